@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+# The front door. What each command does is in testbed/; `make help` lists them.
+
+# Debian's own Python: the testbed's libraries are Debian packages.
+PYTHON ?= /usr/bin/python3
+TESTBED = PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed
+
+help:
+	@echo 'make demo             the floor: base beside patched, as a table and a picture'
+	@echo 'make test             everything that is tested; ends with "N passed, N failed"'
+	@echo 'make bench [B=NAME]   every experiment of bench/, or one'
+	@echo 'make record [B=NAME]  the same, kept as bench/results and in the README'
+	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, KIND=debug: on real time)'
+	@echo 'make tree             tree/: base + one commit a patch, to work in (FORCE=1: anew; nothing is lost)'
+	@echo 'make export           patches/ from tree/'
+	@echo 'make series           the paths of the patches: git am $$(make -s -C ../knfsd-queue series)'
+	@echo 'make check            the series as its maintainers would look at it'
+	@echo 'make check-exported   whether tree/ holds what patches/ does not; fast'
+	@echo 'make setup            install the Debian packages that are missing'
+	@echo 'make clean            remove build/'
+	@echo
+	@echo 'KSRC=/path uses your own kernel tree as the base instead of Debian'\''s linux-source.'
+
+setup:
+	@$(TESTBED) setup
+
+demo test check kernels bench record: setup
+
+demo test check check-exported series export clean:
+	@$(TESTBED) $@
+
+kernels:
+	@$(TESTBED) kernels $(if $(KIND),--kind $(KIND))
+
+bench record:
+	@$(TESTBED) $@ $(B)
+
+tree: setup
+	@$(TESTBED) tree $(if $(FORCE),--force)
+
+.PHONY: help setup demo test bench record kernels tree export series check check-exported clean

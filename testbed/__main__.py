@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The testbed's commands; the Makefile is their front door. `python3 -m testbed COMMAND`."""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from . import base, check, experiment, guest, host, kernel, queue, report, suites
+from .util import BUILD, PATCHES, ROOT, Fail, Tally, say
+
+README = ROOT / "README.md"
+PICTURE = ROOT / "docs" / "floor"
+
+
+def setup(_):
+    host.setup()
+
+
+def tree(args):
+    queue.tree(base.find(), force=args.force)
+
+
+def export(_):
+    queue.export()
+
+
+def series(_):
+    print("\n".join(str(patch) for topic in queue.series() for patch in topic.patches))
+
+
+def check_exported(_):
+    queue.check_exported()
+
+
+def check_queue(_):
+    tally = Tally()
+    tally.run("tree/ holds nothing that patches/ does not", queue.check_exported)
+    check.check(base.find(), tally)
+    return tally.close()
+
+
+def kernels(args):
+    for name, path in kernel.kernels(base.find(), args.kind).items():
+        say(f"{name}: {path}")
+
+
+def demo(_):
+    """The floor, base beside patched: figures, table and picture in build/results."""
+    found = base.find()
+    path = measure(found, "floor")
+    result = report.read(path)
+    report.floor_picture(path, BUILD / "results" / "floor")
+    print(f"\nA burst of 32 READs beside K bulk connections with 8 READs in flight each: median time, and all replies a second\n"
+          f"({found.name}; 16 nfsd threads, 10 ms a READ, simulated time)\n\n{report.floor_table(result)}\n")
+    say(f"the picture is {BUILD}/results/floor.svg and floor.png, the figures {path}")
+    compare(path)
+
+
+def measure(found, name):
+    return experiment.run(name, kernel.kernels(found), kernel.selftests(found))
+
+
+def compare(path):
+    """Say whether a result is, to the byte, the one that bench/results records."""
+    recorded = experiment.RESULTS / path.name
+    if not recorded.is_file():
+        return say(f"there is no recorded result to compare with ({recorded})")
+    same = recorded.read_bytes() == path.read_bytes()
+    say(f"{path.name}: " + ("the same bytes as the recorded result" if same else "differs from the recorded result "
+        f"(diff {recorded} {path}): another base, another queue, or a fault"))
+    return same
+
+
+def bench(args):
+    """Every experiment, or those named; a table of each."""
+    found = base.find()
+    for name in args.names or sorted(p.stem for p in experiment.BENCH.glob("*.toml")):
+        path = measure(found, name)
+        print(f"\n{report.any_table(experiment.load(name), report.read(path))}\n")
+        compare(path)
+
+
+def record(args):
+    """Run experiments and keep their results in bench/results, and the README's table and picture with them."""
+    bench(args)
+    experiment.RESULTS.mkdir(exist_ok=True)
+    for path in sorted((BUILD / "results").glob("*.json")):
+        shutil.copyfile(path, experiment.RESULTS / path.name)
+    report.floor_picture(experiment.RESULTS / "floor.json", PICTURE)
+    README.write_text(report.between(README.read_text(), "floor", report.headline()))
+
+
+def test(_):
+    """Everything: the testbed's own tests, the queue's checks, KUnit, the selftests, and the figures twice."""
+    tally = Tally()
+    say("the testbed's own tests")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=ROOT, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    print(done.stdout, flush=True)
+    counts = dict((kind, int(number)) for number, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout))
+    bad = sum(counts.get(kind, 0) for kind in ("failed", "error", "skipped"))
+    tally.add(counts.get("passed", 0), bad or int(done.returncode != 0))
+    tally.run("tree/ holds nothing that patches/ does not", queue.check_exported)
+    found = tally.run("a base is found", base.find)
+    if found:
+        say(f"the base is {found.name}")
+        for what in (check.check, suites.kunit, suites.selftests, figures):
+            tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, found, tally)
+    return tally.close()
+
+
+def figures(found, tally):
+    """The headline's figures twice from the same kernels: the same bytes, and on the recorded base the recorded ones."""
+    made = kernel.kernels(found)
+    again = [experiment.run("floor", made, kernel.selftests(found), BUILD / "figures" / turn) for turn in ("first", "second")]
+    tally.that("two runs of the floor experiment give the same bytes",
+               "" if again[0].read_bytes() == again[1].read_bytes() else f"diff {again[0]} {again[1]}")
+    recorded = experiment.RESULTS / "floor.json"
+    if found.name.startswith("Linux 7.3.4 "):
+        tally.that("they are the bytes the README's table and picture were made from",
+                   "" if again[0].read_bytes() == recorded.read_bytes() else f"diff {recorded} {again[0]}; `make record` if it is meant")
+
+
+def clean(_):
+    for path in (BUILD,):
+        shutil.rmtree(path, ignore_errors=True)
+    say("build/ is gone; tree/ (your work) and the cache (safe to delete: "
+        f"{kernel.cache()}) are left")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, function in {"setup": setup, "tree": tree, "export": export, "series": series, "check-exported": check_exported,
+                           "check": check_queue, "kernels": kernels, "demo": demo, "bench": bench, "record": record, "test": test,
+                           "clean": clean}.items():
+        command = commands.add_parser(name, help=function.__doc__)
+        command.set_defaults(function=function)
+        if name == "tree":
+            command.add_argument("--force", action="store_true", help="make it anew; what it held is kept on a branch")
+        if name == "kernels":
+            command.add_argument("--kind", choices=kernel.KINDS, default="sim")
+        if name in ("bench", "record"):
+            command.add_argument("names", nargs="*", metavar="EXPERIMENT")
+    args = parser.parse_args()
+    try:
+        sys.exit(args.function(args))
+    except Fail as fail:
+        sys.exit(f"testbed: {fail}")
+    except KeyboardInterrupt:
+        sys.exit("testbed: interrupted; nothing half-made will be used")
+
+
+if __name__ == "__main__":
+    main()

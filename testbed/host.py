@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the host must have: Debian packages, each with the reason it was chosen."""
+
+import os
+import shutil
+import subprocess
+
+from .util import Fail, run, say
+
+PACKAGES = {
+    "gcc": "the kernel's compiler",
+    "make": "the kernel's build",
+    "flex": "the kernel's build (Kconfig)",
+    "bison": "the kernel's build (Kconfig)",
+    "bc": "the kernel's build (timeconst.h)",
+    "libc6-dev": "User-mode Linux is a host program; so are the selftests",
+    "perl": "checkpatch.pl and the kernel's build",
+    "git": "the queue is kept, applied and exported with git am and format-patch",
+    "rsync": "the kernel's `make headers` and kselftest's install step",
+    "xz-utils": "linux-source packages are xz tarballs",
+    "sparse": "the kernel's own static checker",
+    "mmdebstrap": "makes the guest in one step, touches no service, needs no root",
+    "uidmap": "lets mmdebstrap work for a user who is not root",
+    "debian-archive-keyring": "signs the suites the guest and the kernel source come from",
+    "python3": "the testbed (3.11 or later)",
+    "python3-tqdm": "progress bars",
+    "python3-matplotlib": "the pictures; the SVG is the same for the same data",
+    "python3-pytest": "the testbed's own tests",
+}
+
+
+def installed(package):
+    done = run("dpkg-query", "-W", "-f", "${Status}", package, check=False)
+    return done.returncode == 0 and done.stdout.strip().endswith("ok installed")
+
+
+def as_root(*argv):
+    """Run a command as root, through sudo where needed, with its output shown."""
+    if os.geteuid():
+        if not shutil.which("sudo"):
+            raise Fail(f"`{' '.join(argv)}` needs root, and there is no sudo: run it as root, then come back")
+        argv = ("sudo", *argv)
+    if subprocess.run(argv, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdin=subprocess.DEVNULL).returncode:
+        raise Fail(f"`{' '.join(argv)}` failed: see above; the network or the machine's apt configuration may be at fault")
+
+
+def setup():
+    """Install the packages that are missing; nothing is started, no setting is changed."""
+    if not shutil.which("dpkg-query") or not shutil.which("apt-get"):
+        raise Fail("this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
+                   "these packages hold and put the programs on PATH: " + " ".join(PACKAGES))
+    missing = [name for name in PACKAGES if not installed(name)]
+    if missing:
+        say("installing " + ", ".join(f"{name} ({PACKAGES[name]})" for name in missing))
+        as_root("apt-get", "update", "-q")
+        as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)
+
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def mirror():
+    """The address of the Debian archive this machine's own apt uses."""
+    for attempt in range(2):
+        done = run("apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages", check=False)
+        for line in done.stdout.splitlines():
+            if line.startswith("Debian|Debian|"):
+                return line.split("|")[2]
+        if attempt == 0:
+            as_root("apt-get", "update", "-q")
+    raise Fail("this machine's apt knows no Debian mirror (`apt-get indextargets` names none of origin Debian): add one "
+               "to /etc/apt/sources.list.d")

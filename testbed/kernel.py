@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels: base and patched, built one after the other in one build directory, so that the second is incremental."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+from . import queue
+from .base import git
+from .util import BUILD, CONFIGS, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
+
+# What a kind of kernel is: the fragments merged over tinyconfig, in order.
+KINDS = {
+    "sim": ("nfsd", "uml"),
+    "smp": ("nfsd", "uml", "smp"),
+    "debug": ("nfsd", "uml", "debug"),
+    "check": ("nfsd", "uml", "kunit"),
+}
+MAKE = ("make", "ARCH=um", "SUBARCH=x86_64", "LOCALVERSION=")
+# A kernel's text must not depend on where and when it was built, nor on the user's settings.
+ENV = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "knfsd-queue", "KBUILD_BUILD_HOST": "testbed",
+       "MAKEFLAGS": "", "MAKELEVEL": "", "KCFLAGS": "", "LC_ALL": "C"}
+# How many a first build makes, about: only the progress bar wants to know.
+OBJECTS = 1240
+
+
+def fragments(kind):
+    return [CONFIGS / f"{name}.config" for name in KINDS[kind]]
+
+
+def asked(kind):
+    """{option: value asked for} over the fragments of a kind; "n" for `# CONFIG_X is not set`."""
+    options = {}
+    for fragment in fragments(kind):
+        for line in fragment.read_text().splitlines():
+            if found := re.fullmatch(r"(CONFIG_\w+)=(.+)", line):
+                options[found[1]] = found[2]
+            elif found := re.fullmatch(r"# (CONFIG_\w+) is not set", line):
+                options[found[1]] = "n"
+    return options
+
+
+def lost(options, config):
+    """The options of `options` that the text of a .config does not have as asked."""
+    have = dict(re.findall(r"^(CONFIG_\w+)=(.+)$", config, re.M))
+    return [f"{name}={value} (is {have.get(name, 'n')})" for name, value in options.items() if have.get(name, "n") != value]
+
+
+def configure(src, out, kind):
+    """Leave out/.config as the fragments say; unchanged (with its time) if it was so already."""
+    out.mkdir(parents=True, exist_ok=True)
+    key = out / "configured"
+    made_of = digest(*fragments(kind))
+    make = (*MAKE, "-C", src, f"O={out}")
+    if not key.is_file() or key.read_text() != made_of:
+        key.unlink(missing_ok=True)
+        run(*make, "tinyconfig", env=ENV)
+        run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *fragments(kind), env=ENV)
+    run(*make, "olddefconfig", env=ENV)
+    missing = lost(asked(kind), (out / ".config").read_text())
+    if missing:
+        raise Fail(f"options asked for in configs/ ({', '.join(KINDS[kind])}) did not survive olddefconfig:\n  " + "\n  ".join(missing)
+                   + "\nA dependency is missing there, or this kernel has renamed or dropped the option")
+    key.write_text(made_of)
+
+
+def sweep(out):
+    """Remove what a killed build may have left half-written, and keep what it finished.
+
+    Kbuild writes .X.cmd after X, so an X without a .cmd as new was not finished. What was being written in the build's last ten
+    seconds, .cmd files included, is not trusted either; headers in include/ are put in place by rename.
+    """
+    mark = out / "building"
+    if not mark.exists():
+        return
+    say("the last build was killed: removing what it was writing")
+    began = mark.stat().st_mtime - 1
+    times = {pathlib.Path(top, name): pathlib.Path(top, name).lstat().st_mtime for top, _, files in os.walk(out) for name in files}
+    times = {path: when for path, when in times.items() if when >= began and path.name not in (".config", "configured", "building")}
+    newest = max(times.values(), default=0)
+    for path, when in times.items():
+        unfinished = not path.name.startswith(".") and out / "include" not in path.parents \
+            and times.get(path.with_name(f".{path.name}.cmd"), 0) < when
+        if unfinished or when >= newest - 10:
+            path.unlink()
+
+
+def make(src, out, what, log):
+    """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
+    total = None if (out / "vmlinux").is_file() else OBJECTS
+    log.parent.mkdir(parents=True, exist_ok=True)
+    mark = out / "building"
+    mark.touch()
+    argv = [*MAKE, "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
+    count = 0
+    with open(log, "w", buffering=1) as text, bar(total, what, "objects") as progress:
+        build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        for line in build.stdout:
+            text.write(line)
+            if re.match(r"  (CC|AS|HOSTCC) ", line):
+                count += 1
+                progress.update()
+        status = build.wait()
+    if status:
+        errors = [line for line in log.read_text().splitlines() if re.search(r"error|\*\*\*|No space", line)]
+        raise Fail(f"{what}: make failed with status {status}; all it said is in {log}:\n" + tail("\n".join(errors) or log.read_text()))
+    mark.unlink()
+    return count
+
+
+def compiler():
+    return run("gcc", "--version").stdout.splitlines()[0]
+
+
+def commits(base):
+    """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
+    branch = f"queue-{queue.queue_digest()}"
+    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
+    if done.returncode == 0:
+        head = done.stdout.strip()
+    else:
+        say("applying the queue")
+        head = queue.apply(base.repo, queue.series(), base.commit)
+        git(base.repo, "branch", "-f", branch, head)
+    return {"base": base.commit, "patched": head}
+
+
+def checkout(base, commit):
+    git(base.repo, "checkout", "-q", "--force", "--detach", commit)
+
+
+def workplace(base, kind="sim"):
+    """The build directory of a base and a kind."""
+    return cache() / "build" / f"{kind}-{digest(base.key, compiler(), *fragments(kind))}"
+
+
+def kernels(base, kind="sim", which=("base", "patched")):
+    """Build the kernels of a kind; returns {"base": path, "patched": path} of executables in build/."""
+    made = {}
+    with lock("source"):
+        where = commits(base)
+        for name in which:
+            kept = cache() / "kernels" / f"{kind}-{digest(where[name], compiler(), *fragments(kind))}"
+            if not kept.is_file():
+                build(base, where[name], kind, name, kept)
+            path = BUILD / name / ("linux" if kind == "sim" else f"linux-{kind}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            link(kept, path)
+            made[name] = path
+    return made
+
+
+def link(kept, path):
+    temporary = path.with_name(path.name + ".part")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(kept, temporary)
+    except OSError:
+        shutil.copy2(kept, temporary)
+    temporary.rename(path)
+
+
+def build(base, commit, kind, name, kept):
+    out = workplace(base, kind)
+    need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
+    sweep(out)
+    checkout(base, commit)
+    configure(base.repo, out, kind)
+    began = time.monotonic()
+    say(f"building the {name} kernel ({kind}); what make says goes to {BUILD / name}/make-{kind}.log")
+    count = make(base.repo, out, f"{name} kernel", BUILD / name / f"make-{kind}.log")
+    say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
+    with whole(kept) as part:
+        shutil.copy2(out / "linux", part)
+
+
+def selftests(base):
+    """Build and install the queue's kselftests; returns the directory that holds run_kselftest.sh."""
+    with lock("source"):
+        commit = commits(base)["patched"]
+        place = cache() / "selftests" / digest(commit, compiler())
+        if not place.is_dir():
+            say("building the selftests")
+            checkout(base, commit)
+            with tempfile.TemporaryDirectory(dir=cache()) as out, whole(place) as part:
+                run("make", "-C", base.repo / "tools/testing/selftests", "TARGETS=nfsd", f"O={out}", "install",
+                    f"KSFT_INSTALL_PATH={part}", env=ENV, log=BUILD / "selftests-make.log")
+    return place

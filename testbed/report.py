@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Result files as a person reads them: tables in Markdown, pictures as SVG and PNG."""
+
+import json
+import pathlib
+
+from .util import ROOT, Fail, digest
+
+# The picture's colours tell apart in grey and to a colour-blind eye (Okabe and Ito).
+COLOURS = {"base": "#D55E00", "patched": "#0072B2", "alone": "#777777"}
+
+
+def read(path):
+    """A result file: {kernel: [point, …]}."""
+    if not path.is_file():
+        raise Fail(f"{path}: no such result; `make demo` and `make bench` write them")
+    return json.loads(path.read_text())
+
+
+def group(point, name):
+    """The figures of the group `name` at a point of the sweep."""
+    found = [g for g in point["groups"] if g["name"] == name]
+    if not found:
+        raise Fail(f"a result has no group {name}")
+    return found[0]
+
+
+def ms(ns):
+    """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
+    value = ns / 1e6
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")
+
+
+def burst(point):
+    return group(point, "interactive")["burst_ns"]["p50"]
+
+
+def table(head, rows):
+    """A Markdown table with its columns lined up, so that it reads well as plain text too."""
+    rows = [[str(cell) for cell in row] for row in [head, *rows]]
+    width = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    lines = ["| " + " | ".join(cell.rjust(w) for cell, w in zip(row, width)) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "|".join("-" * (w + 1) + ":" for w in width) + "|", *lines[1:]])
+
+
+def floor_table(result):
+    """The headline: a burst's median time by the number of neighbours, base beside patched."""
+    alone = {kernel: burst(points[0]) for kernel, points in result.items()}
+    rows = []
+    for base, patched in zip(result["base"], result["patched"]):
+        rows.append([base["K"], ms(burst(base)), ms(burst(patched)), f"{burst(base) / alone['base']:.1f}x",
+                     f"{burst(patched) / alone['patched']:.1f}x", rate(base), rate(patched)])
+    return table(["K", "base, ms", "patched, ms", "base / alone", "patched / alone", "base, ops/s", "patched, ops/s"], rows)
+
+
+def any_table(experiment, result):
+    """Any experiment's figures: base beside patched at each point of its sweep, a row for each group or fio job."""
+    sweep = list(experiment.get("sweep", {}))
+    rows = []
+    for base, patched in zip(result["base"], result["patched"]):
+        for one, other in zip(members(base), members(patched)):
+            rows.append([*(base[name] for name in sweep), one["name"], *(ms(m["spread"][p]) for p in ("p50", "p99") for m in (one, other)),
+                         one["count"], other["count"]])
+    return f"{experiment['title']} (ms)\n\n" + table(
+        [*sweep, "group", "p50 base", "p50 patched", "p99 base", "p99 patched", "done, base", "done, patched"], rows)
+
+
+def members(point):
+    """A point's groups or fio jobs alike: name, the spread that matters (of bursts, else of requests) in ns, and a count."""
+    if "jobs" in point:
+        return [{"name": job["name"], "spread": job["latency_ns"], "count": job["ios"]} for job in point["jobs"]]
+    return [{"name": g["name"], "spread": g.get("burst_ns") or g["latency_ns"], "count": g["interval"]["requests"]} for g in point["groups"]]
+
+
+def rate(point):
+    """All replies a second while the interactive client was active."""
+    total = point["total"]
+    return round(total["interval_requests"] * 1e9 / total["interval_ns"])
+
+
+def floor_picture(result_path, stem):
+    """Draw stem.svg and stem.png; the same figures give the same SVG, which names the result file's digest."""
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": 11})
+    from matplotlib import pyplot
+
+    result = read(result_path)
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
+    shown = {kernel: [point for point in points if point["K"]] for kernel, points in result.items()}
+    places = range(len(shown["base"]))
+    alone = burst(result["base"][0]) / 1e6
+    axes.axhline(alone, color=COLOURS["alone"], linestyle=":", linewidth=1.2)
+    axes.annotate(f"alone on the server: {ms(alone * 1e6)} ms", (places[-1], alone), xytext=(0, -13), textcoords="offset points",
+                  ha="right", color=COLOURS["alone"], fontsize=10)
+    for kernel, points in shown.items():
+        values = [burst(point) / 1e6 for point in points]
+        axes.plot(places, values, marker="o", color=COLOURS[kernel], linewidth=2, label=kernel)
+        for x, value in zip(places, values):
+            axes.annotate(ms(value * 1e6), (x, value), xytext=(0, 7), textcoords="offset points", ha="center",
+                          color=COLOURS[kernel], fontsize=10)
+    axes.set_yscale("log")
+    axes.set_ylim(alone * 0.55, None)
+    axes.margins(y=0.15)
+    axes.set_xticks(places, [point["K"] for point in shown["base"]])
+    axes.set_xlabel("K: bulk connections beside it, each with 8 READs in flight")
+    axes.set_ylabel("a burst of 32 READs, median (ms)")
+    axes.set_title("What an interactive client waits: 16 nfsd threads, 10 ms a READ", fontsize=12)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    made_of = {"Date": None, "Description": drawn_from(result_path)}
+    figure.savefig(stem.with_suffix(".svg"), metadata=made_of)
+    figure.savefig(stem.with_suffix(".png"), dpi=150, metadata={"Software": None, "Description": drawn_from(result_path)})
+    pyplot.close(figure)
+
+
+def drawn_from(result_path):
+    return f"drawn from the result file with digest {digest(pathlib.Path(result_path))}"
+
+
+def between(text, name, new=None):
+    """The part of a Markdown file between <!-- NAME --> and <!-- /NAME -->, or the file with that part replaced."""
+    start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+    if start not in text or end not in text:
+        raise Fail(f"a document lost its marks {start.strip()} and {end.strip()}")
+    head, rest = text.split(start, 1)
+    body, foot = rest.split(end, 1)
+    return body if new is None else head + start + new + end + foot
+
+
+def headline():
+    """The README's table as the committed result file has it."""
+    return floor_table(read(ROOT / "bench" / "results" / "floor.json"))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running the kernel's own test runners, kunit.py and run_kselftest.sh, and counting what they say."""
+
+import os
+import re
+
+from . import check, kernel, uml
+from .base import git
+from .util import BUILD, ROOT, Fail, cache, digest, lock, run, say, tail
+
+# Case by case, what the queue's selftests must find wrong with the base: a test that passes there proves nothing.
+FAILS_ON_BASE = ROOT / "tests" / "fails-on-base"
+
+
+def kunit(base, tally):
+    """kunit.py over every .kunitconfig the queue brings or changes, in one build; a case counts as one test."""
+    with lock("source"):
+        where = kernel.commits(base)
+        names = check.touched(base.repo, where["patched"], where["base"])
+        configs = [name for name in names if name.endswith(".kunitconfig")]
+        if not configs:
+            return
+        kernel.checkout(base, where["patched"])
+        out = cache() / "build" / f"kunit-{digest(base.key, kernel.compiler())}"
+        out.mkdir(parents=True, exist_ok=True)
+        kernel.sweep(out)
+        (out / "building").touch()
+        say("running KUnit: " + ", ".join(configs))
+        log = BUILD / "kunit.log"
+        done = run("python3", "tools/testing/kunit/kunit.py", "run", f"--build_dir={out}", f"--jobs={len(os.sched_getaffinity(0))}",
+                   "--timeout=600", *[f"--kunitconfig={name}" for name in configs], cwd=base.repo, env=kernel.ENV, check=False, log=log)
+        (out / "building").unlink()
+    print("\n".join(line for line in done.stdout.splitlines() if re.search(r"=====|FAILED|ERROR|Testing complete", line)), flush=True)
+    counts = kunit_counts(done.stdout)
+    if not counts or not counts["passed"]:
+        tally.that("KUnit", f"kunit.py ran no test (status {done.returncode}); its output is in {log}:\n{tail(done.stdout)}")
+        return
+    bad = sum(counts.get(kind, 0) for kind in ("failed", "crashed", "skipped", "errors"))
+    tally.add(counts["passed"], bad)
+    if bad or done.returncode:
+        print(f"     kunit.py: {counts}, status {done.returncode}; its output is in {log}")
+        if not bad:
+            tally.that("KUnit", f"kunit.py failed with status {done.returncode}")
+
+
+def kunit_counts(text):
+    """{"passed": N, "failed": N, …} of kunit.py's closing line; None if it has none."""
+    found = re.search(r"Testing complete\. Ran \d+ tests: (.*)", text)
+    return found and {kind: int(number) for kind, number in re.findall(r"(\w+): (\d+)", found[1])}
+
+
+def selftests(base, tally, kind="sim"):
+    """The queue's kselftests in the guest, on patched, where all must pass, and on base, where those listed must fail."""
+    place = kernel.selftests(base)
+    script = BUILD / "selftests.sh"
+    script.parent.mkdir(exist_ok=True)
+    # The runner's own status says nothing: what it prints is judged.
+    script.write_text(f"#!/bin/bash\ncd /host{place} && ./run_kselftest.sh -c nfsd >/results/ktap 2>&1\ntrue\n")
+    kernels = kernel.kernels(base, kind)
+    expected = {line for line in FAILS_ON_BASE.read_text().splitlines() if line and not line.startswith("#")}
+    results = {}
+    for name, path in kernels.items():
+        say(f"running the selftests on {name} ({kind})")
+        where = BUILD / f"selftests-{name}-{kind}"
+        try:
+            uml.boot(path, script, where, limit=900, simulated=kind == "sim")
+        except Fail as fail:
+            tally.that(f"selftests on {name}: the guest", fail)
+        text = (where / "ktap").read_text(errors="replace") if (where / "ktap").is_file() else ""
+        results[name] = ktap(text)
+        if not results[name]:
+            tally.that(f"selftests on {name}", f"no test was run; see {where}")
+    for case, verdict in results["patched"].items():
+        tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {BUILD}/selftests-patched-{kind}/ktap")
+    for case in sorted(expected):
+        verdict = results["base"].get(case, "was not run")
+        tally.that(f"base: fails as it should: {case}", "" if verdict == "not ok" else f"on base it is: {verdict}")
+
+
+def ktap(text):
+    """{"script: case": "ok" | "not ok" | "skipped"} of run_kselftest.sh's output; a script without cases is its own."""
+    verdicts, cases = {}, {}
+    for line in text.splitlines():
+        found = re.match(r"(# )?(ok|not ok) \d+ -? ?(.*?)(?:\s+#\s*(.*))?$", line)
+        if not found:
+            continue
+        nested, verdict, name, directive = found.groups()
+        verdict = "skipped" if directive and re.match(r"(SKIP|TODO|XFAIL)", directive) else verdict
+        if nested:
+            cases[name.strip()] = verdict
+            continue
+        script = name.rpartition(": ")[2].strip()
+        verdicts.update({f"{script}: {case}": said for case, said in cases.items()})
+        # A script that failed although its cases passed (a time-out, a crash) or that ran none counts by itself.
+        if not cases or verdict == "not ok" and "not ok" not in cases.values():
+            verdicts[script] = verdict
+        cases = {}
+    return verdicts

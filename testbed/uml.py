@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Booting a kernel: one guest, one script, a real-time limit, and a console log that is always left behind."""
+
+import ctypes
+import pathlib
+import re
+import signal
+import subprocess
+
+from . import guest
+from .util import Fail, remove, tail
+
+MEMORY = "3G"
+# What no healthy guest says.
+SICK = re.compile(r"Kernel panic|\bOops\b|\bBUG: |WARNING: |INFO: task .* blocked|Call Trace:|possible recursive locking"
+                  r"|possible circular locking|suspicious RCU|UBSAN:|KASAN:|segfault at|Out of memory")
+
+
+def command(kernel, root, script, results, simulated, words):
+    """The boot line. Words NAME=value that the kernel does not know reach init as its environment."""
+    # configs/uml.config gives con0 our stdin and stdout and closes every other console: anything else hangs the guest.
+    line = [kernel, f"mem={MEMORY}", "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "ro", "init=/guest-init",
+            "panic=-1", "random.trust_cpu=on", "kunit.enable=0", f"RUN={script}", f"RESULTS={results}"]
+    # SMP needs the seccomp userspace; time travel and SMP exclude each other.
+    line += ["time-travel=inf-cpu"] if simulated else ["ncpus=2", "seccomp=on"]
+    return [str(word) for word in line + list(words)]
+
+
+def die_with_parent():
+    """In the child: SIGTERM when the testbed dies, which `timeout` passes on to the guest's whole process group."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def boot(kernel, script, results, limit=300, simulated=True, words=()):
+    """Boot `kernel`, run the host's `script` in the guest with `results` as /results, and return the results directory.
+
+    limit is in seconds of real time. The directory is emptied first; it holds the console log `console` and the script's `exit`
+    status whatever happens. A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
+    """
+    results = pathlib.Path(results).resolve()
+    remove(results)
+    results.mkdir(parents=True)
+    console = results / "console"
+    line = command(pathlib.Path(kernel).resolve(), guest.root(), pathlib.Path(script).resolve(), results, simulated, words)
+    # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
+    with open(console, "wb") as out:
+        done = subprocess.run(["timeout", "--kill-after=10", str(limit), *line], stdin=subprocess.DEVNULL, stdout=out,
+                              stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+    verdict(console, results / "exit", done.returncode, limit)
+    return results
+
+
+def verdict(console, status, returned, limit):
+    """Raise Fail unless the guest ended by itself, healthy, and its script with status 0."""
+    said = console.read_text(errors="replace")
+    sick = SICK.search(said)
+    if returned in (124, 137):
+        problem = f"the guest did not end within {limit} s of real time and was killed"
+    elif sick:
+        problem = f"the guest is not healthy: its console says \"{line_of(said, sick.start())}\""
+    elif not status.is_file():
+        problem = "the guest ended before its script did"
+    elif status.read_text().strip() != "0":
+        problem = f"the guest's script failed with status {status.read_text().strip()}"
+    else:
+        return
+    lines = said[max(0, said.rfind("\n", 0, sick.start()) - 200):].splitlines()[:40] if sick else tail(said).splitlines()
+    raise Fail(f"{problem}; the whole console is in {console}:\n" + "\n".join(f"  | {text}" for text in lines))
+
+
+def line_of(text, position):
+    return text[text.rfind("\n", 0, position) + 1:text.find("\n", position) % (len(text) + 1)].strip()

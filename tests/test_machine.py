@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Builds, boots and what survives when they are killed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import Fail
+
+from testbed import guest, kernel, uml, util
+
+
+def test_an_option_that_did_not_survive_is_named():
+    options = {"CONFIG_NFSD": "y", "CONFIG_SMP": "n", "CONFIG_NR_CPUS": "4", "CONFIG_CON_CHAN": '"null"'}
+    config = 'CONFIG_NFSD=y\n# CONFIG_SMP is not set\nCONFIG_NR_CPUS=4\nCONFIG_CON_CHAN="null"\n'
+    assert kernel.lost(options, config) == []
+    assert kernel.lost(options, "CONFIG_SMP=y\nCONFIG_NR_CPUS=4\n") == [
+        "CONFIG_NFSD=y (is n)", "CONFIG_SMP=n (is y)", 'CONFIG_CON_CHAN="null" (is n)']
+
+
+@pytest.mark.parametrize("kind", kernel.KINDS)
+def test_every_fragment_asks_for_something(kind):
+    assert kernel.asked(kind)["CONFIG_NFSD"] == "y"
+    assert (kernel.asked(kind)["CONFIG_UML_TIME_TRAVEL_SUPPORT"] == "n") == (kind == "smp")
+
+
+def write(path, when):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("x")
+    os.utime(path, (when, when))
+
+
+def test_a_killed_build_loses_only_what_it_had_not_finished(tmp_path):
+    now = time.time()
+    write(tmp_path / "old.o", now - 500)
+    write(tmp_path / "building", now - 100)
+    write(tmp_path / "done.o", now - 60)
+    write(tmp_path / ".done.o.cmd", now - 59)
+    write(tmp_path / "half.o", now - 50)
+    write(tmp_path / "stale.o", now - 50)
+    write(tmp_path / ".stale.o.cmd", now - 400)
+    write(tmp_path / "include/generated/put.h", now - 90)
+    write(tmp_path / "last.o", now - 2)
+    write(tmp_path / ".last.o.cmd", now - 1)
+    kernel.sweep(tmp_path)
+    left = {p.name for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == {"old.o", "building", "done.o", ".done.o.cmd", ".stale.o.cmd", "put.h"}
+
+
+def test_a_finished_build_is_not_swept(tmp_path):
+    write(tmp_path / "half.o", time.time())
+    kernel.sweep(tmp_path)
+    assert (tmp_path / "half.o").exists()
+
+
+def test_half_made_things_are_never_seen(tmp_path):
+    place = tmp_path / "thing"
+    with pytest.raises(RuntimeError), util.whole(place) as part:
+        part.mkdir()
+        (part / "half").write_text("x")
+        raise RuntimeError
+    assert not place.exists()
+    with util.whole(place) as part:
+        assert not part.exists()
+        part.mkdir()
+    assert place.is_dir() and not part.exists()
+
+
+def test_a_full_disk_is_seen_before_work_begins(tmp_path):
+    with pytest.raises(Fail, match="XDG_CACHE_HOME"):
+        util.need_space(tmp_path, 1e9, "all of it")
+
+
+def test_a_command_that_is_missing_says_so():
+    with pytest.raises(Fail, match="make setup"):
+        util.run("no-such-command-anywhere")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """boot() with a shell script in the place of the kernel: it gets the boot line and plays the guest."""
+    monkeypatch.setattr(guest, "root", lambda: tmp_path)
+
+    def boot(body, limit=20):
+        path = tmp_path / "linux"
+        path.write_text(f"#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n")
+        path.chmod(0o755)
+        return uml.boot(path, tmp_path / "script", tmp_path / "results", limit)
+    return boot
+
+
+def test_a_healthy_guest_passes_and_leaves_its_results(machine):
+    where = machine("echo Linux version; echo 0 > exit; echo 42 > figure")
+    assert (where / "figure").read_text() == "42\n" and "Linux version" in (where / "console").read_text()
+
+
+def gone(pid):
+    """Whether a process ends soon; one that nobody has waited for yet has ended."""
+    for _ in range(200):
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("line", [
+    "Kernel panic - not syncing: Attempted to kill init!", "BUG: kernel NULL pointer dereference, address: 0000000000000000",
+    "WARNING: net/sunrpc/svc_xprt.c:123 at svc_recv+0x12/0x34, CPU#0: nfsd/77", "Oops: 0002 [#1]",
+    "INFO: task nfsd:42 blocked for more than 120 seconds."])
+def test_a_guest_that_complains_fails_even_if_its_script_did_not(machine, line, tmp_path):
+    with pytest.raises(Fail) as fail:
+        machine(f"echo before; echo '{line}'; echo after; echo 0 > exit")
+    assert line in str(fail.value) and "after" in str(fail.value) and str(tmp_path / "results/console") in str(fail.value)
+
+
+def test_a_guest_whose_script_fails_fails(machine):
+    with pytest.raises(Fail, match="status 3"):
+        machine("echo last words; echo 3 > exit")
+
+
+def test_a_guest_that_ends_early_fails(machine):
+    with pytest.raises(Fail, match="(?s)before its script did.*last words"):
+        machine("echo last words")
+
+
+def test_a_guest_that_hangs_is_killed_with_all_its_processes(machine, tmp_path):
+    with pytest.raises(Fail, match="(?s)did not end within 1 s.*last words"):
+        machine("echo last words; sleep 1000 & echo $! > pid; wait", limit=1)
+    assert gone(int((tmp_path / "results/pid").read_text()))
+
+
+def test_a_killed_testbed_leaves_no_guest(tmp_path):
+    code = (f"import pathlib\nfrom testbed import guest, uml\nguest.root = lambda: '/'\n"
+            f"uml.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n")
+    (tmp_path / "linux").write_text("#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\n"
+                                    "echo $$ > pid; sleep 1000\n")
+    (tmp_path / "linux").chmod(0o755)
+    testbed = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
+    pid = tmp_path / "results" / "pid"
+    for _ in range(200):
+        if pid.is_file() and pid.read_text():
+            break
+        time.sleep(0.05)
+    testbed.send_signal(signal.SIGKILL)
+    testbed.wait()
+    assert gone(int(pid.read_text()))
+
+
+def test_a_second_process_waits_for_the_lock(tmp_path):
+    with util.lock("thing"):
+        code = "from testbed import util\nwith util.lock('thing'): print('had it')"
+        second = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT, stdout=subprocess.PIPE, text=True)
+        assert "waiting for another process" in second.stdout.readline()
+    assert "had it" in second.communicate()[0]
