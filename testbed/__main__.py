@@ -11,7 +11,6 @@ import sys
 from . import base, check, experiment, guest, host, kernel, queue, report, suites
 from .util import BUILD, PATCHES, ROOT, Fail, Tally, say
 
-README = ROOT / "README.md"
 PICTURE = ROOT / "docs" / "floor"
 
 
@@ -25,6 +24,7 @@ def tree(args):
 
 def export(_):
     queue.export()
+    report.readme("topics")
 
 
 def series(_):
@@ -90,7 +90,7 @@ def record(args):
     for path in sorted((BUILD / "results").glob("*.json")):
         shutil.copyfile(path, experiment.RESULTS / path.name)
     report.floor_picture(experiment.RESULTS / "floor.json", PICTURE)
-    README.write_text(report.between(README.read_text(), "floor", report.headline()))
+    report.readme("floor")
 
 
 def test(_):

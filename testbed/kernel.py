@@ -51,15 +51,16 @@ def lost(options, config):
 
 
 def configure(src, out, kind):
-    """Leave out/.config as the fragments say; unchanged (with its time) if it was so already."""
+    """Leave out/.config as the fragments say; not touched if neither they nor any Kconfig of the source changed."""
     out.mkdir(parents=True, exist_ok=True)
     key = out / "configured"
-    made_of = digest(*fragments(kind))
+    made_of = digest(*fragments(kind), git(src, "ls-files", "-s", "*Kconfig*").stdout)
+    if key.is_file() and key.read_text() == made_of:
+        return
+    key.unlink(missing_ok=True)
     make = (*MAKE, "-C", src, f"O={out}")
-    if not key.is_file() or key.read_text() != made_of:
-        key.unlink(missing_ok=True)
-        run(*make, "tinyconfig", env=ENV)
-        run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *fragments(kind), env=ENV)
+    run(*make, "tinyconfig", env=ENV)
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *fragments(kind), env=ENV)
     run(*make, "olddefconfig", env=ENV)
     missing = lost(asked(kind), (out / ".config").read_text())
     if missing:

@@ -4,7 +4,10 @@
 import json
 import pathlib
 
+from . import queue
 from .util import ROOT, Fail, digest
+
+README = ROOT / "README.md"
 
 # The picture's colours tell apart in grey and to a colour-blind eye (Okabe and Ito).
 COLOURS = {"base": "#D55E00", "patched": "#0072B2", "alone": "#777777"}
@@ -35,12 +38,14 @@ def burst(point):
     return group(point, "interactive")["burst_ns"]["p50"]
 
 
-def table(head, rows):
-    """A Markdown table with its columns lined up, so that it reads well as plain text too."""
+def table(head, rows, left=()):
+    """A Markdown table with its columns lined up, so that it reads well as plain text too; `left`: columns of text."""
     rows = [[str(cell) for cell in row] for row in [head, *rows]]
     width = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["| " + " | ".join(cell.rjust(w) for cell, w in zip(row, width)) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "|".join("-" * (w + 1) + ":" for w in width) + "|", *lines[1:]])
+    places = range(len(head))
+    lines = ["| " + " | ".join(row[i].ljust(width[i]) if i in left else row[i].rjust(width[i]) for i in places) + " |" for row in rows]
+    rule = "|".join(":" + "-" * (width[i] + 1) if i in left else "-" * (width[i] + 1) + ":" for i in places)
+    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
 
 def floor_table(result):
@@ -130,6 +135,24 @@ def between(text, name, new=None):
     return body if new is None else head + start + new + end + foot
 
 
+def topics():
+    """The README's list of topics."""
+    return table(["topic", "patches", "subject", "stands on"],
+                 [[f"[{t.name}](patches/{t.name})", len(t.patches), t.subject, ", ".join(t.stands_on) or "the base alone"]
+                  for t in queue.series()], left=(0, 2, 3))
+
+
+def readme(*names):
+    """Bring generated parts of the README, "floor" or "topics", up to date with bench/results and patches/."""
+    text = README.read_text()
+    for name in names:
+        text = between(text, name, GENERATED[name]())
+    README.write_text(text)
+
+
 def headline():
     """The README's table as the committed result file has it."""
     return floor_table(read(ROOT / "bench" / "results" / "floor.json"))
+
+
+GENERATED = {"floor": headline, "topics": topics}

@@ -21,8 +21,9 @@ def command(kernel, root, script, results, simulated, words):
     # configs/uml.config gives con0 our stdin and stdout and closes every other console: anything else hangs the guest.
     line = [kernel, f"mem={MEMORY}", "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "ro", "init=/guest-init",
             "panic=-1", "random.trust_cpu=on", "kunit.enable=0", f"RUN={script}", f"RESULTS={results}"]
-    # SMP needs the seccomp userspace; time travel and SMP exclude each other.
-    line += ["time-travel=inf-cpu"] if simulated else ["ncpus=2", "seccomp=on"]
+    # SMP needs the seccomp userspace; time travel and SMP exclude each other. The guest's wall clock (ns) starts at a
+    # fixed date, or time stamps and cookies made from it would differ from run to run.
+    line += ["time-travel=inf-cpu", "time-travel-start=1700000000000000000"] if simulated else ["ncpus=2", "seccomp=on"]
     return [str(word) for word in line + list(words)]
 
 

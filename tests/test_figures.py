@@ -9,8 +9,6 @@ from conftest import Fail
 
 from testbed import experiment, report, suites, util
 
-README = util.ROOT / "README.md"
-
 
 def test_a_sweep_is_every_combination():
     assert experiment.points({"sweep": {"K": [0, 4], "N": [1, 2]}}) == [
@@ -65,8 +63,10 @@ def test_a_part_of_a_document_is_replaced_alone():
         report.between("a\n", "x")
 
 
-def test_the_readme_says_what_the_result_file_holds():
-    assert report.between(README.read_text(), "floor") == report.headline()
+def test_the_readme_says_what_the_result_file_and_the_queue_hold():
+    text = report.README.read_text()
+    for name, made in report.GENERATED.items():
+        assert report.between(text, name) == made()
 
 
 def test_the_picture_was_drawn_from_the_result_file():
