@@ -2,7 +2,9 @@
 """Is every topic a series a maintainer could take? Each patch and topic is a check of its own."""
 
 import os
+import pathlib
 import re
+import tempfile
 
 from . import kernel, queue
 from .base import git
@@ -13,6 +15,7 @@ from .util import BUILD, Fail, cache, digest, lock, run
 CHECKPATCH = ("--strict", "--no-signoff", "--ignore", "FILE_PATH_CHANGES", "--terse", "--no-summary", "--show-types")
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
+SELFTESTS = "tools/testing/selftests/nfsd/"
 
 
 def known(key):
@@ -53,18 +56,20 @@ def objects(names):
     return sorted(found)
 
 
-def compile_step(base, commit, out):
-    """Compile what a commit touches, as it stands at that commit, with every KUnit test on."""
-    targets = objects(touched(base.repo, commit))
-    if not targets:
-        return
+def compile_step(base, commit, names, out):
+    """Compile what a commit touches, as it stands at that commit, with every KUnit test on; selftests too."""
     kernel.checkout(base, commit)
-    kernel.sweep(out)
-    kernel.configure(base.repo, out, "check")
-    (out / "building").touch()
     log = BUILD / "check" / f"{commit[:12]}.log"
-    said = run(*kernel.MAKE, "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
-    (out / "building").unlink()
+    said = ""
+    if targets := objects(names):
+        kernel.sweep(out)
+        kernel.configure(base.repo, out, "check")
+        (out / "building").touch()
+        said += run(*kernel.MAKE, "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
+        (out / "building").unlink()
+    if any(name.startswith(SELFTESTS) for name in names):
+        with tempfile.TemporaryDirectory(dir=cache()) as place:
+            said += kernel.install_selftests(base, pathlib.Path(place), log)
     if found := [line for line in said.splitlines() if "warning:" in line]:
         raise Fail("compiler warnings:\n" + "\n".join(found))
 
@@ -130,7 +135,9 @@ def check(base, tally):
         for topic, patch, commit in steps(base, topics):
             name = f"{topic.name}/{patch.name}"
             tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
-            tally.run(f"{name}: compiles", once, lambda: compile_step(base, commit, out), "compile", commit, *settings)
+            names = touched(base.repo, commit)
+            if objects(names) or any(n.startswith(SELFTESTS) for n in names):
+                tally.run(f"{name}: compiles", once, lambda: compile_step(base, commit, names, out), "compile", commit, *settings)
         patched = kernel.commits(base)["patched"]
         names = touched(base.repo, patched, base.commit)
         tally.run("no new warning of kernel-doc or sparse", once, lambda: static(base, names, out), "static", patched, *settings)

@@ -188,7 +188,13 @@ def selftests(base):
         if not place.is_dir():
             say("building the selftests")
             checkout(base, commit)
-            with tempfile.TemporaryDirectory(dir=cache()) as out, whole(place) as part:
-                run("make", "-C", base.repo / "tools/testing/selftests", "TARGETS=nfsd", f"O={out}", "install",
-                    f"KSFT_INSTALL_PATH={part}", env=ENV, log=BUILD / "selftests-make.log")
+            with whole(place) as part:
+                install_selftests(base, part, BUILD / "selftests-make.log")
     return place
+
+
+def install_selftests(base, place, log):
+    """Build the selftests of the checked-out source into `place`; returns what make said. The source is not written to."""
+    with tempfile.TemporaryDirectory(dir=cache()) as out:
+        return run("make", "-C", base.repo / "tools/testing/selftests", "TARGETS=nfsd", f"O={out}", "install",
+                   f"KSFT_INSTALL_PATH={place}", env=ENV, log=log).stdout

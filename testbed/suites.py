@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running the kernel's own test runners, kunit.py and run_kselftest.sh, and counting what they say."""
 
+import concurrent.futures
 import os
 import re
 
-from . import check, kernel, uml
+from . import check, guest, kernel, uml
 from .base import git
-from .util import BUILD, ROOT, Fail, cache, digest, lock, run, say, tail
+from .util import BUILD, ROOT, cache, digest, lock, run, say, tail
 
 # Case by case, what the queue's selftests must find wrong with the base: a test that passes there proves nothing.
 FAILS_ON_BASE = ROOT / "tests" / "fails-on-base"
@@ -57,19 +58,19 @@ def selftests(base, tally, kind="sim"):
     # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again, which has to be a pipe.
     script.write_text(f"#!/bin/bash\ncd /host{place} && ./run_kselftest.sh -c nfsd 2>&1 | cat >/results/ktap\n")
     kernels = kernel.kernels(base, kind)
+    guest.root()
+    say(f"running the selftests on {', '.join(kernels)} ({kind})")
     expected = {line for line in FAILS_ON_BASE.read_text().splitlines() if line and not line.startswith("#")}
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        boots = {name: pool.submit(uml.boot, path, script, BUILD / f"selftests-{name}-{kind}", 900, kind == "sim")
+                 for name, path in kernels.items()}
     results = {}
-    for name, path in kernels.items():
-        say(f"running the selftests on {name} ({kind})")
-        where = BUILD / f"selftests-{name}-{kind}"
-        try:
-            uml.boot(path, script, where, limit=900, simulated=kind == "sim")
-        except Fail as fail:
-            tally.that(f"selftests on {name}: the guest", fail)
-        text = (where / "ktap").read_text(errors="replace") if (where / "ktap").is_file() else ""
-        results[name] = ktap(text)
+    for name, boot in boots.items():
+        tally.run(f"the guest that ran the selftests on {name} is healthy", boot.result)
+        said = BUILD / f"selftests-{name}-{kind}" / "ktap"
+        results[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
         if not results[name]:
-            tally.that(f"selftests on {name}", f"no test was run; see {where}")
+            tally.that(f"selftests on {name}", f"no test was run; see {said.parent}")
     for case, verdict in results["patched"].items():
         tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {BUILD}/selftests-patched-{kind}/ktap")
     for case in sorted(expected):
