@@ -157,6 +157,9 @@ def unpack(package, offered, apt):
         say("unpacking it into a git repository")
         run("tar", "-xf", tarball, "--strip-components=1", "-C", part)
         run("rm", "-rf", deb, part / "deb")
+        # Debian's packaging ignores whatever is new at the top level; in a tree to work in, nothing new may be overlooked.
+        ignore = part / ".gitignore"
+        ignore.write_text("".join(line for line in ignore.read_text().splitlines(True) if line != "/*\n"))
         git(part, "init", "-q")
         git(part, "add", "-A", "-f", ".")
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}

@@ -2,9 +2,12 @@
 """Booting a kernel: one guest, one script, a real-time limit, and a console log that is always left behind."""
 
 import ctypes
+import errno
+import functools
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 
 from . import guest
@@ -20,17 +23,34 @@ def command(kernel, root, script, results, simulated, words):
     """The boot line. Words NAME=value that the kernel does not know reach init as its environment."""
     # configs/uml.config gives con0 our stdin and stdout and closes every other console: anything else hangs the guest.
     line = [kernel, f"mem={MEMORY}", "root=/dev/root", "rootfstype=hostfs", f"rootflags={root}", "ro", "init=/guest-init",
-            "panic=-1", "random.trust_cpu=on", "kunit.enable=0", f"RUN={script}", f"RESULTS={results}"]
+            "panic=-1", "kunit.enable=0", f"RUN={script}", f"RESULTS={results}"]
     # SMP needs the seccomp userspace; time travel and SMP exclude each other. The guest's wall clock (ns) starts at a
     # fixed date, or time stamps and cookies made from it would differ from run to run.
     line += ["time-travel=inf-cpu", "time-travel-start=1700000000000000000"] if simulated else ["ncpus=2", "seccomp=on"]
     return [str(word) for word in line + list(words)]
 
 
-def die_with_parent():
-    """In the child: SIGTERM when the testbed dies, which `timeout` passes on to the guest's whole process group."""
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+def prctl(*arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(*[ctypes.c_ulong(a) if isinstance(a, int) else a for a in arguments]):
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def in_child(simulated):
+    """Before the kernel is executed: it shall end with the testbed, and in simulated time have no entropy of the host's."""
+    PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 1, 22, 38, 2
+    # `timeout` passes the SIGTERM on to the guest's whole process group.
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if not simulated:
+        return
+    # UML seeds its random numbers by getrandom(2), and cookies, ports and hash seeds made from them order events that are
+    # due at the same time. Where it fails, the guest's (simulated) clock is all the entropy there is.
+    SYS_getrandom, LOAD_NR, JUMP_IF_EQUAL, RETURN, ALLOW, ERRNO_ENOSYS = 318, 0x20, 0x15, 0x06, 0x7fff0000, 0x50000 | errno.ENOSYS
+    code = [(LOAD_NR, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, SYS_getrandom), (RETURN, 0, 0, ERRNO_ENOSYS), (RETURN, 0, 0, ALLOW)]
+    filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in code))
+    program = ctypes.create_string_buffer(struct.pack("HP", len(code), ctypes.addressof(filters)))
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program)
 
 
 def boot(kernel, script, results, limit=300, simulated=True, words=()):
@@ -47,7 +67,7 @@ def boot(kernel, script, results, limit=300, simulated=True, words=()):
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out:
         done = subprocess.run(["timeout", "--kill-after=10", str(limit), *line], stdin=subprocess.DEVNULL, stdout=out,
-                              stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+                              stderr=subprocess.STDOUT, preexec_fn=functools.partial(in_child, simulated))
     verdict(console, results / "exit", done.returncode, limit)
     return results
 
