@@ -11,7 +11,7 @@ import time
 
 from . import queue
 from .base import git
-from .util import BUILD, CONFIGS, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
+from .util import BUILD, CONFIGS, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
 
 # What a kind of kernel is: the fragments merged over tinyconfig, in order.
 KINDS = {
@@ -100,7 +100,8 @@ def make(src, out, what, log):
     count = 0
     with open(log, "w", buffering=1) as text, bar(total, what, "objects") as progress:
         build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                 pass_fds=HELD)
         for line in build.stdout:
             text.write(line)
             if re.match(r"  (CC|AS|HOSTCC) ", line):

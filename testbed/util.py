@@ -52,7 +52,7 @@ def run(*argv, cwd=None, env=None, log=None, check=True, stdin=None):
     """
     argv = [str(a) for a in argv]
     try:
-        done = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, text=True, errors="replace",
+        done = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, text=True, errors="replace", pass_fds=HELD,
                               input=stdin if stdin is not None else "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except FileNotFoundError as error:
         raise Fail(f"{error.filename}: not found; `make setup` installs what the testbed needs") from error
@@ -69,6 +69,11 @@ def tail(text, lines=25):
     return "\n".join(text.splitlines()[-lines:])
 
 
+# Descriptors of the locks this process holds. Every child gets them: a make that outlives a killed testbed holds on to the
+# lock, so that the next one does not build in the same directory beside it.
+HELD = []
+
+
 @contextlib.contextmanager
 def lock(name):
     """One process at a time works on what `name` stands for; a second one waits and says so."""
@@ -80,7 +85,11 @@ def lock(name):
         except BlockingIOError:
             say(f"waiting for another process that works on {name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        HELD.append(handle.fileno())
+        try:
+            yield
+        finally:
+            HELD.remove(handle.fileno())
 
 
 @contextlib.contextmanager

@@ -160,3 +160,19 @@ def test_a_second_process_waits_for_the_lock(tmp_path):
         second = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT, stdout=subprocess.PIPE, text=True)
         assert "waiting for another process" in second.stdout.readline()
     assert "had it" in second.communicate()[0]
+
+
+def test_a_build_that_outlives_its_testbed_keeps_the_lock(tmp_path):
+    code = "from testbed import util\nwith util.lock('thing'): util.run('sleep', '2')"
+    first = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
+    while not list(util.cache().glob("locks/thing")) or not children(first.pid):
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    second = subprocess.run([sys.executable, "-c", "from testbed import util\nwith util.lock('thing'): pass"], cwd=util.ROOT,
+                            stdout=subprocess.PIPE, text=True)
+    assert "waiting for another process" in second.stdout
+
+
+def children(pid):
+    return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
