@@ -12,7 +12,9 @@ from .util import BUILD, Fail, cache, digest, lock, run
 
 # What checkpatch cannot know here: whoever posts a patch signs it off, and the topic's own MAINTAINERS lines are in
 # another of its patches.
-CHECKPATCH = ("--strict", "--no-signoff", "--ignore", "FILE_PATH_CHANGES", "--terse", "--no-summary", "--show-types")
+CHECKPATCH = ("--strict", "--no-signoff", "--ignore", "FILE_PATH_CHANGES", "--terse", "--no-summary", "--show-types", "--showfile")
+# ... nor that the packaged base has no history, that trace headers are laid out like that, or that C99 spells it so.
+ALLOWED = re.compile(r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT)|CAMELCASE: .*<PRI[dux]64>")
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = "tools/testing/selftests/nfsd/"
@@ -51,9 +53,9 @@ def objects(names):
     """make's targets for what changed: the object of each C file, or the directories that include a changed header."""
     names = [name for name in names if not name.startswith(("tools/", "scripts/", "Documentation/"))]
     found = {name.removesuffix(".c") + ".o" for name in names if name.endswith(".c")}
-    if any(name.endswith(".h") for name in names):
-        found |= {"net/sunrpc/", "fs/nfsd/", "fs/lockd/", "fs/nfs/", "lib/lwq.o"}
-    return sorted(found)
+    whole = {"net/sunrpc/", "fs/nfsd/", "fs/lockd/", "fs/nfs/"} if any(name.endswith(".h") for name in names) else set()
+    # make does not take a directory and an object in it at once
+    return sorted(whole | {name for name in found if not name.startswith(tuple(whole))})
 
 
 def compile_step(base, commit, names, out):
@@ -62,11 +64,9 @@ def compile_step(base, commit, names, out):
     log = BUILD / "check" / f"{commit[:12]}.log"
     said = ""
     if targets := objects(names):
-        kernel.sweep(out)
-        kernel.configure(base.repo, out, "check")
-        (out / "building").touch()
-        said += run(*kernel.MAKE, "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
-        (out / "building").unlink()
+        with kernel.building(out):
+            kernel.configure(base.repo, out, "check")
+            said += run(*kernel.MAKE, "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
     if any(name.startswith(SELFTESTS) for name in names):
         with tempfile.TemporaryDirectory(dir=cache()) as place:
             said += kernel.install_selftests(base, pathlib.Path(place), log)
@@ -77,7 +77,7 @@ def compile_step(base, commit, names, out):
 def checkpatch(base, patch, commit):
     kernel.checkout(base, commit)
     said = run("perl", "scripts/checkpatch.pl", *CHECKPATCH, patch, cwd=base.repo, check=False).stdout
-    if found := [line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line)]:
+    if found := [line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)]:
         raise Fail("\n".join(found))
 
 

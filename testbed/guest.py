@@ -14,6 +14,7 @@ PACKAGES = {
     "rpcbind": "NFSv3 clients ask it for mountd's port",
     "xfsprogs": "mkfs.xfs",
     "e2fsprogs": "mkfs.ext4",
+    "dmsetup": "disks whose properties change under a mounted file system",
     "iproute2": "ip",
     "fio": "real load through a real mount",
     "kmod": "modprobe, which nfs-utils calls",

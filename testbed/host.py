@@ -23,6 +23,8 @@ PACKAGES = {
     "uidmap": "lets mmdebstrap work for a user who is not root",
     "debian-archive-keyring": "signs the suites the guest and the kernel source come from",
     "python3": "the testbed (3.11 or later)",
+    "python3-ply": "checkpatch's check of licence tags",
+    "python3-git": "the same",
     "python3-tqdm": "progress bars",
     "python3-matplotlib": "the pictures; the SVG is the same for the same data",
     "python3-pytest": "the testbed's own tests",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernels: base and patched, built one after the other in one build directory, so that the second is incremental."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -90,12 +91,24 @@ def sweep(out):
             path.unlink()
 
 
+@contextlib.contextmanager
+def building(out):
+    """Around a make in `out`: marks it, so that the next one knows if this one was killed. A failed make cleans up itself."""
+    out.mkdir(parents=True, exist_ok=True)
+    sweep(out)
+    (out / "building").touch()
+    try:
+        yield
+    except Fail:
+        (out / "building").unlink()
+        raise
+    (out / "building").unlink()
+
+
 def make(src, out, what, log):
     """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
     total = None if (out / "vmlinux").is_file() else OBJECTS
     log.parent.mkdir(parents=True, exist_ok=True)
-    mark = out / "building"
-    mark.touch()
     argv = [*MAKE, "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
     count = 0
     with open(log, "w", buffering=1) as text, bar(total, what, "objects") as progress:
@@ -111,7 +124,6 @@ def make(src, out, what, log):
     if status:
         errors = [line for line in log.read_text().splitlines() if re.search(r"error|\*\*\*|No space", line)]
         raise Fail(f"{what}: make failed with status {status}; all it said is in {log}:\n" + tail("\n".join(errors) or log.read_text()))
-    mark.unlink()
     return count
 
 
@@ -137,8 +149,8 @@ def checkout(base, commit):
 
 
 def workplace(base, kind="sim"):
-    """The build directory of a base and a kind."""
-    return cache() / "build" / f"{kind}-{digest(base.key, compiler(), *fragments(kind))}"
+    """The build directory of a base and a kind; make itself sees what changed in the configuration and the source."""
+    return cache() / "build" / f"{kind}-{digest(base.key, compiler())}"
 
 
 def kernels(base, kind="sim", which=("base", "patched")):
@@ -170,12 +182,12 @@ def link(kept, path):
 def build(base, commit, kind, name, kept):
     out = workplace(base, kind)
     need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
-    sweep(out)
     checkout(base, commit)
-    configure(base.repo, out, kind)
     began = time.monotonic()
     say(f"building the {name} kernel ({kind}); what make says goes to {BUILD / name}/make-{kind}.log")
-    count = make(base.repo, out, f"{name} kernel", BUILD / name / f"make-{kind}.log")
+    with building(out):
+        configure(base.repo, out, kind)
+        count = make(base.repo, out, f"{name} kernel", BUILD / name / f"make-{kind}.log")
     say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
     with whole(kept) as part:
         shutil.copy2(out / "linux", part)

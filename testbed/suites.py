@@ -23,14 +23,11 @@ def kunit(base, tally):
             return
         kernel.checkout(base, where["patched"])
         out = cache() / "build" / f"kunit-{digest(base.key, kernel.compiler())}"
-        out.mkdir(parents=True, exist_ok=True)
-        kernel.sweep(out)
-        (out / "building").touch()
         say("running KUnit: " + ", ".join(configs))
         log = BUILD / "kunit.log"
-        done = run("python3", "tools/testing/kunit/kunit.py", "run", f"--build_dir={out}", f"--jobs={len(os.sched_getaffinity(0))}",
-                   "--timeout=600", *[f"--kunitconfig={name}" for name in configs], cwd=base.repo, env=kernel.ENV, check=False, log=log)
-        (out / "building").unlink()
+        with kernel.building(out):
+            done = run("python3", "tools/testing/kunit/kunit.py", "run", f"--build_dir={out}", f"--jobs={len(os.sched_getaffinity(0))}",
+                       "--timeout=600", *[f"--kunitconfig={name}" for name in configs], cwd=base.repo, env=kernel.ENV, check=False, log=log)
     print("\n".join(line for line in done.stdout.splitlines() if re.search(r"=====|FAILED|ERROR|Testing complete", line)), flush=True)
     counts = kunit_counts(done.stdout)
     if not counts or not counts["passed"]:

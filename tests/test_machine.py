@@ -57,6 +57,15 @@ def test_a_finished_build_is_not_swept(tmp_path):
     assert (tmp_path / "half.o").exists()
 
 
+def test_only_a_killed_build_is_swept(tmp_path):
+    with pytest.raises(Fail), kernel.building(tmp_path):
+        raise Fail("make failed")
+    assert not (tmp_path / "building").exists()
+    with pytest.raises(KeyboardInterrupt), kernel.building(tmp_path):
+        raise KeyboardInterrupt
+    assert (tmp_path / "building").exists()
+
+
 def test_half_made_things_are_never_seen(tmp_path):
     place = tmp_path / "thing"
     with pytest.raises(RuntimeError), util.whole(place) as part:

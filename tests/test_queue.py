@@ -167,7 +167,8 @@ def test_a_commit_before_the_first_topic_is_refused(place, ksrc):
 
 def test_what_changed_names_the_objects_to_build():
     assert check.objects(["net/sunrpc/svc.c", "tools/testing/x.c", "Documentation/a.rst"]) == ["net/sunrpc/svc.o"]
-    assert "fs/nfsd/" in check.objects(["include/linux/sunrpc/svc.h"])
+    assert check.objects(["include/linux/sunrpc/svc.h", "fs/nfsd/vfs.c", "lib/lwq.c"]) == [
+        "fs/lockd/", "fs/nfs/", "fs/nfsd/", "lib/lwq.o", "net/sunrpc/"]
     assert check.objects(["Documentation/a.rst"]) == []
 
 
