@@ -60,7 +60,7 @@ def demo(_):
 
 
 def measure(found, name):
-    return experiment.run(name, kernel.kernels(found), kernel.selftests(found))
+    return experiment.run(name, kernel.kernels(found, variants=experiment.variants(name)), kernel.selftests(found))
 
 
 def compare(path):
@@ -79,7 +79,11 @@ def bench(args):
     found = base.find()
     for name in args.names or sorted(p.stem for p in experiment.BENCH.glob("*.toml")):
         path = measure(found, name)
-        print(f"\n{report.any_table(experiment.load(name), report.read(path))}\n")
+        what = experiment.load(name)
+        print(f"\n{report.any_table(what, report.read(path))}\n")
+        if "tables" in what:
+            report.rows_picture(what, path, path.with_suffix(""))
+            say(f"the picture is {path.with_suffix('.svg')} and .png")
         compare(path)
 
 
@@ -89,6 +93,8 @@ def record(args):
     experiment.RESULTS.mkdir(exist_ok=True)
     for path in sorted((BUILD / "results").glob("*.json")):
         shutil.copyfile(path, experiment.RESULTS / path.name)
+        if "tables" in experiment.load(path.stem):
+            report.rows_picture(experiment.load(path.stem), experiment.RESULTS / path.name, experiment.RESULTS / path.stem)
     report.floor_picture(experiment.RESULTS / "floor.json", PICTURE)
     report.readme("floor")
 

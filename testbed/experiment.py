@@ -8,11 +8,45 @@ import os
 import shlex
 import tomllib
 
-from . import guest, uml
+from . import guest, trace, uml
 from .util import BUILD, ROOT, Fail, say
 
 BENCH = ROOT / "bench"
 RESULTS = BENCH / "results"
+POOL = "/proc/fs/nfsd/pool_stats"
+
+# One piece of work: a mount of its own and cold caches on both sides, the time it takes, and the server's view of its requests.
+# Everything is done before the clock is read, and what is traced is only what comes from the address of the mount.
+WORK = r"""
+tracing=/sys/kernel/tracing
+echo 65536 >$tracing/buffer_size_kb
+echo mono >$tracing/trace_clock
+echo 0 >$tracing/tracing_on
+for event in svc_xprt_enqueue svc_xprt_dequeue svc_send svc_drop svcsock_tcp_recv_eagain svcsock_tcp_recv_short svcsock_tcp_recv_err; do
+	echo 1 >$tracing/events/sunrpc/$event/enable
+done
+ip addr add 10.0.0.1/32 dev lo
+piece() # LABEL MOUNT-OPTIONS PATH COMMAND
+{
+	mkdir -p /tmp/work
+	mount -t nfs -o "$2" 10.0.0.1:"$3" /tmp/work || exit 1
+	for i in 1 2 3; do
+		sync
+		echo 3 >/proc/sys/vm/drop_caches
+		sleep 1
+	done
+	echo >$tracing/trace
+	echo 1 >$tracing/tracing_on
+	begin=${EPOCHREALTIME/./}
+	(cd /tmp/work && eval "$4") >"/results/$1.out" 2>&1 || exit 1
+	end=${EPOCHREALTIME/./}
+	echo 0 >$tracing/tracing_on
+	echo $((end - begin)) >"/results/$1.us"
+	grep -F "=10.0.0.1:" $tracing/trace | grep -v "addr=10.0.0.1:2049" >"/results/$1.trace"
+	grep -F overrun: $tracing/per_cpu/cpu0/stats >"/results/$1.lost"
+	umount /tmp/work
+}
+"""
 
 
 def load(name):
@@ -24,39 +58,66 @@ def load(name):
     with open(path, "rb") as text:
         found = tomllib.load(text)
     missing = {"title", "server", "files"} - found.keys()
-    if missing or not found.keys() & {"load", "fio"}:
-        raise Fail(f"{path} lacks {', '.join(sorted(missing)) or '[load] or [fio]'}")
+    if missing or not found.keys() & {"load", "fio", "work"}:
+        raise Fail(f"{path} lacks {', '.join(sorted(missing)) or '[load], [fio] or [work]'}")
     return found
 
 
-def points(experiment):
-    """Every combination of the sweep's values, as dicts; one empty dict without a sweep."""
-    sweep = experiment.get("sweep", {})
+def variants(name):
+    """{variant: patch} of an experiment: bench/NAME/VARIANT.patch, or for a variant P=V, P.patch with V in the place of VALUE."""
+    found = {}
+    for variant in load(name).get("variants", []):
+        stem, _, value = variant.partition("=")
+        path = BENCH / name / f"{stem}.patch"
+        if not path.is_file():
+            raise Fail(f"the experiment {name} names the variant {variant}; there is no {path}")
+        found[variant] = path.read_text().replace("VALUE", value)
+    return found
+
+
+def combinations(sweep):
     return [dict(zip(sweep, values)) for values in itertools.product(*sweep.values())]
 
 
+def points(experiment):
+    """Where an experiment measures: every combination of the sweep's values, as dicts, each row's own if it has rows."""
+    if "work" in experiment:
+        work = experiment["work"]
+        return combinations({"mount": [mount["name"] for mount in work["mounts"]], "beside": ["nothing", "bulk"], "task": list(work["tasks"])})
+    if "rows" in experiment:
+        return [{"row": row["name"], **point} for row in experiment["rows"] for point in combinations(row.get("sweep", {}))]
+    return combinations(experiment.get("sweep", {}))
+
+
 def label(point):
-    return "-".join(f"{name}{value}" for name, value in point.items()) or "all"
+    return "-".join(value if isinstance(value, str) else f"{name}{value}" for name, value in point.items()) or "all"
 
 
 def groups(experiment, point):
     """nfsload's arguments at a point of the sweep; a group without connections is left out."""
-    filled = [text.format(**point) for text in experiment["load"]["groups"]]
+    texts = next((row["groups"] for row in experiment.get("rows", []) if row["name"] == point.get("row")), None)
+    filled = [text.format(**point) for text in texts or experiment["load"]["groups"]]
     return [text for text in filled if not {"conns=0", "burst=0", "window=0"} & set(text.partition(":")[2].split(","))]
 
 
 def script(experiment, selftests):
-    """The guest's script: a server as the experiment says, then nfsload at each point, or fio once."""
+    """The guest's script: a server as the experiment says, then nfsload at each point, fio once, or each piece of work."""
     server = experiment["server"]
     lines = ["#!/bin/bash", f". /host{selftests}/nfsd/lib.sh",
              f"nfsd_disk {server['disk_mb']} {server['service_ns']}"]
     lines += [f"nfsd_file {name} {size}" for name, size in experiment["files"].items()]
+    if "work" in experiment:
+        lines += ["(cd $EXPORT || exit", "set -e", experiment["work"]["prepare"].rstrip(), ") || exit 1", "sync"]
     lines += [f"nfsd_start {server['threads']}"]
     lines += [f"nfsd_knob {name} {value}" for name, value in server.get("knobs", {}).items()]
     if "load" in experiment:
         for point in points(experiment):
             arguments = " ".join(shlex.quote(text) for text in groups(experiment, point))
-            lines.append(f"nfsload -v {experiment['load']['version']} -o /results/{label(point)}.json {arguments} || exit 1")
+            where = f"/results/{label(point)}"
+            call = f"nfsload -v {experiment['load']['version']} -o {where}.json {arguments} || exit 1"
+            lines += [f"cat {POOL} >{where}.pool", call, f"cat {POOL} >>{where}.pool"] if "rows" in experiment else [call]
+    elif "work" in experiment:
+        lines += work(experiment)
     else:
         lines += fio(experiment["fio"])
     return "\n".join(lines) + "\n"
@@ -75,7 +136,22 @@ def fio(setup):
     return lines
 
 
-def run(name, kernels, selftests, out=None, limit=600):
+def work(experiment):
+    """The script's part for work: each task on each mount, first on an idle server, then beside bulk."""
+    setup = experiment["work"]
+    mounts = {mount["name"]: mount for mount in setup["mounts"]}
+    lines = ["sleep 20  # an NFSv4 OPEN waits for the end of the grace period", WORK.strip()]
+    beside = "nothing"
+    for point in sorted(points(experiment), key=lambda point: point["beside"] != "nothing"):
+        if point["beside"] != beside:
+            beside = point["beside"]
+            lines += [setup["bulk"].rstrip()]
+        mount = mounts[point["mount"]]
+        lines.append(f"piece {label(point)} {mount['options']} {mount['path']} {shlex.quote(setup['tasks'][point['task']])}")
+    return lines
+
+
+def run(name, kernels, selftests, out=None):
     """Run an experiment on every kernel of `kernels` ({name: executable}), as many at once as there are CPUs.
 
     Returns {kernel: results directory} after writing out/NAME.json (build/results by default), which holds figures
@@ -89,7 +165,7 @@ def run(name, kernels, selftests, out=None, limit=600):
     say(f"running {name} on {', '.join(kernels)}: {experiment['title']}")
     guest.root()  # made once, before both boots want it
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        boots = {kernel: pool.submit(uml.boot, path, text, out / f"{name}-{kernel}", limit) for kernel, path in kernels.items()}
+        boots = {kernel: pool.submit(uml.boot, path, text, out / f"{name}-{kernel}", experiment.get("limit", 600)) for kernel, path in kernels.items()}
         done = {kernel: boot.result() for kernel, boot in boots.items()}
     collected = {kernel: [{**point, **read(experiment, where, point)} for point in points(experiment)] for kernel, where in done.items()}
     path = out / f"{name}.json"
@@ -101,11 +177,31 @@ def read(experiment, where, point):
     """What one point of an experiment gave."""
     if "fio" in experiment:
         return read_fio(json.loads((where / "fio.json").read_text()))
+    if "work" in experiment:
+        return read_work(where / label(point))
     result = json.loads((where / f"{label(point)}.json").read_text())
     bad = {group["name"]: group["errors"] for group in result["groups"] if any(group["errors"].values())}
     if bad:
         raise Fail(f"{where}: requests failed at {label(point)}: {bad}")
+    if "rows" in experiment:
+        result["pool"] = pool((where / f"{label(point)}.pool").read_text())
     return result
+
+
+def pool(text):
+    """What the server's pools counted between two copies of pool_stats: records received, transports queued, threads woken."""
+    counts = [[int(number) for number in line.split()[1:4]] for line in text.splitlines() if not line.startswith("#")]
+    before, after = counts[:len(counts) // 2], counts[len(counts) // 2:]
+    return {name: sum(line[i] for line in after) - sum(line[i] for line in before) for i, name in enumerate(("received", "queued", "woken"))}
+
+
+def read_work(stem):
+    """A piece of work: how long it took, and at what depth the server saw its requests."""
+    lost = stem.with_name(stem.name + ".lost").read_text().split()
+    if int(lost[-1]):
+        raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")
+    lines = stem.with_name(stem.name + ".trace").read_text().splitlines()
+    return {"elapsed_ns": 1000 * int(stem.with_name(stem.name + ".us").read_text()), **trace.depth(lines)}
 
 
 def read_fio(result):

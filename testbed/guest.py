@@ -19,6 +19,9 @@ PACKAGES = {
     "fio": "real load through a real mount",
     "kmod": "modprobe, which nfs-utils calls",
     "procps": "ps, pgrep, sysctl",
+    "git": "`git status` as real work (bench/work.toml)",
+    "tcc": "a compiler in one small program, to read headers with",
+    "libc6-dev": "some thousand real headers, for the compiler and as a tree to walk",
 }
 STAGE1 = pathlib.Path(__file__).with_name("guest-init")
 

@@ -144,6 +144,22 @@ def commits(base):
     return {"base": base.commit, "patched": head}
 
 
+def variant(base, commit, name, patch):
+    """The commit that a test-only patch makes of `commit`, in base.repo."""
+    branch = f"variant-{digest(commit, patch)}"
+    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    checkout(base, commit)
+    applied = git(base.repo, "apply", "--index", "-", stdin=patch, check=False)
+    if applied.returncode:
+        raise Fail(f"the patch of the variant {name} does not apply to the queue:\n{applied.stdout.rstrip()}")
+    when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
+    git(base.repo, "commit", "-q", "--allow-empty", "-m", f"test only: {name}", env=when)
+    git(base.repo, "branch", "-f", branch, "HEAD")
+    return git(base.repo, "rev-parse", "HEAD").stdout.strip()
+
+
 def checkout(base, commit):
     git(base.repo, "checkout", "-q", "--force", "--detach", commit)
 
@@ -153,12 +169,16 @@ def workplace(base, kind="sim"):
     return cache() / "build" / f"{kind}-{digest(base.key, compiler())}"
 
 
-def kernels(base, kind="sim", which=("base", "patched")):
-    """Build the kernels of a kind; returns {"base": path, "patched": path} of executables in build/."""
+def kernels(base, kind="sim", variants=None):
+    """Build the kernels of a kind; returns {"base": path, "patched": path} of executables in build/.
+
+    variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
+    """
     made = {}
     with lock("source"):
         where = commits(base)
-        for name in which:
+        where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
+        for name in where:
             kept = cache() / "kernels" / f"{kind}-{digest(where[name], compiler(), *fragments(kind))}"
             if not kept.is_file():
                 build(base, where[name], kind, name, kept)
@@ -177,6 +197,7 @@ def link(kept, path):
     except OSError:
         shutil.copy2(kept, temporary)
     temporary.rename(path)
+    temporary.unlink(missing_ok=True)  # of two names of the same file, rename() leaves both
 
 
 def build(base, commit, kind, name, kept):

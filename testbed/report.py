@@ -60,6 +60,10 @@ def floor_table(result):
 
 def any_table(experiment, result):
     """Any experiment's figures: base beside patched at each point of its sweep, a row for each group or fio job."""
+    if "tables" in experiment:
+        return rows_tables(experiment, result)
+    if "work" in experiment:
+        return work_table(experiment, result)
     sweep = list(experiment.get("sweep", {}))
     rows = []
     for base, patched in zip(result["base"], result["patched"]):
@@ -81,6 +85,138 @@ def rate(point):
     """All replies a second while the interactive client was active."""
     total = point["total"]
     return round(total["interval_requests"] * 1e9 / total["interval_ns"])
+
+
+# The one number a figure of an experiment with rows is made of.
+FIGURES = {
+    "burst": lambda point, figure: group(point, figure["of"])["burst_ns"]["p50"],
+    "time": lambda point, figure: group(point, figure["of"])["elapsed_ns"],
+    "share": lambda point, figure: each(point, figure["of"]) / each(point, figure["over"]),
+    "part": lambda point, figure: group(point, figure["of"])["interval"]["requests"] / point["total"]["interval_requests"],
+    "rate": lambda point, figure: rate(point),
+    "queued": lambda point, figure: point["pool"]["queued"] / point["total"]["requests"],
+    "woken": lambda point, figure: point["pool"]["woken"] / point["total"]["requests"],
+}
+
+
+def each(point, name):
+    """A connection's requests while the foreground was active, on the average of a group."""
+    found = group(point, name)
+    return found["interval"]["requests"] / found["conns"]
+
+
+def at(points, wanted):
+    """The point that has these values, among others or not."""
+    return next(point for point in points if wanted.items() <= point.items())
+
+
+def lines(experiment, result):
+    """An experiment's figures line by line: [{"title", "figure", "point", "most", "least", "values": {kernel: number}}]."""
+    found = []
+    for row in experiment["rows"]:
+        names = ["row", *row.get("sweep", {})]
+        for figure in row["figures"]:
+            # A floor is not shown: it is the one.
+            skip = {"row": row["name"], **figure.get("skip", figure.get("floor", {"row": None}))}
+            points = [{name: point[name] for name in names} for point in result["base"] if point["row"] == row["name"]]
+            points = [point for point in points if not skip.items() <= point.items()]
+            for index, point in enumerate(points):
+                values = {kernel: number(figure, point, result, kernel) for kernel in result}
+                limits = {key: limit(figure.get(key), index, values) for key in ("most", "least")}
+                found.append({"title": figure.get("title", row["title"]).format(**point), "figure": figure, "point": point, "values": values, **limits})
+    return found
+
+
+def number(figure, point, result, kernel):
+    """A figure at a point on a kernel, rounded to what is shown of it."""
+    value = FIGURES[figure["what"]](at(result[kernel], point), figure)
+    if "floor" in figure:
+        floor = figure["floor"]
+        value /= FIGURES[figure["what"]](at(result[kernel], floor if "row" in floor else point | floor), figure)
+    if figure.get("base"):
+        value /= FIGURES[figure["what"]](at(result["base"], point), figure)
+    return round(value, 2)
+
+
+def limit(text, index, values):
+    if text == "base":
+        return values["base"]
+    return text[index] if isinstance(text, list) else text
+
+
+def met(line, kernel):
+    value = line["values"][kernel]
+    return not (line["most"] is not None and value > line["most"] or line["least"] is not None and value < line["least"])
+
+
+def rows_tables(experiment, result):
+    """An experiment's tables: a line for each figure, a column for each kernel; ! is what was not wanted."""
+    parts = [experiment["title"], "Times as multiples of the same client's alone; ! marks what is not as wanted."]
+    found = lines(experiment, result)
+    for name, columns in experiment["tables"].items():
+        rows = []
+        for line in found:
+            wanted = " ".join(f"{sign} {line[key]:g}" for key, sign in (("least", "≥"), ("most", "≤")) if line[key] is not None)
+            cells = [f"{line['values'][kernel]:.3g}" + ("" if met(line, kernel) else " !") for kernel in columns.values()]
+            rows.append([line["title"], wanted, *cells])
+        parts.append(f"{name}:\n\n" + table(["", "wanted", *columns], rows))
+    return "\n\n".join(parts)
+
+
+def work_table(experiment, result):
+    """Real work: its time alone and beside bulk, and how many of a hundred requests found their transport idle in the queue."""
+    rows = []
+    points = {kernel: {(p["mount"], p["task"], p["beside"]): p for p in found} for kernel, found in result.items()}
+    for mount, task in dict.fromkeys(key[:2] for key in points["base"]):
+        four = [points[kernel][mount, task, beside] for beside in ("nothing", "bulk") for kernel in ("base", "patched")]
+        rows.append([task, mount, four[0]["requests"], *(f"{p['elapsed_ns'] / 1e9:.2f}" for p in four),
+                     *(f"{100 * p['idle'] / p['requests']:.0f} %" for p in four)])
+    head = [f"{what}{kernel}{where}" for what in ("", "idle, ") for where in (" alone", " beside bulk") for kernel in ("base", "patched")]
+    return f"{experiment['title']} (s; \"idle\": of a hundred requests)\n\n" + table(["", "mount", "requests", *head], rows)
+
+
+def rows_picture(experiment, result_path, stem):
+    """Small multiples: a row of panels for each table, a panel for each figure that names one, a line for each kernel."""
+    import matplotlib
+    matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": 9})
+    from matplotlib import pyplot
+
+    found = lines(experiment, read(result_path))
+    panels = {}
+    for line in found:
+        if "panel" in line["figure"]:
+            panels.setdefault(line["figure"]["panel"], []).append(line)
+    figure, grid = pyplot.subplots(len(experiment["tables"]), len(panels), squeeze=False, layout="constrained",
+                                   figsize=(2.6 * len(panels), 2.9 * len(experiment["tables"])))
+    for axes_row, (name, columns) in zip(grid, experiment["tables"].items()):
+        shades = dict(zip(columns, matplotlib.colormaps["viridis"].resampled(len(columns) + 1).colors))
+        for axes, (title, panel) in zip(axes_row, panels.items()):
+            places = range(len(panel))
+            for index, (heading, kernel) in enumerate(columns.items()):
+                colour = COLOURS.get(kernel, shades[heading])
+                # Where lines lie on each other the marks tell them apart: the later ones are the smaller.
+                axes.plot(places, [line["values"][kernel] for line in panel], marker="o", markersize=8 - index, linewidth=1.2 + (kernel == "patched"),
+                          color=colour, label=heading)
+            for key in ("most", "least"):
+                if all(isinstance(line[key], (int, float)) for line in panel):
+                    axes.plot(places, [line[key] for line in panel], linestyle="none", marker="_", markersize=18, color="black", label="wanted")
+            axes.set_xticks(places, [list(line["point"].values())[-1] for line in panel])
+            if "floor" in panel[0]["figure"]:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            else:
+                axes.set_ylim(0, None)
+            axes.spines[["top", "right"]].set_visible(False)
+            if axes_row is grid[0]:
+                axes.set_title(title, fontsize=9)
+        axes_row[0].set_ylabel(f"{name}\ntimes the floor")
+        handles = dict(zip(*reversed(axes_row[0].get_legend_handles_labels())))
+        axes_row[-1].legend(handles.values(), handles.keys(), frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None, "Description": drawn_from(result_path)})
+    figure.savefig(stem.with_suffix(".png"), dpi=130, metadata={"Software": None, "Description": drawn_from(result_path)})
+    pyplot.close(figure)
 
 
 def floor_picture(result_path, stem):
