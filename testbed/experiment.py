@@ -57,6 +57,9 @@ def load(name):
         raise Fail(f"there is no experiment {name} (bench/{name}.toml); there are: {have}")
     with open(path, "rb") as text:
         found = tomllib.load(text)
+    if "like" in found:
+        like = load(found["like"])
+        found = {**like, **{key: {**like[key], **value} if isinstance(value, dict) else value for key, value in found.items()}}
     missing = {"title", "server", "files"} - found.keys()
     if missing or not found.keys() & {"load", "fio", "work"}:
         raise Fail(f"{path} lacks {', '.join(sorted(missing)) or '[load], [fio] or [work]'}")

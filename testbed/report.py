@@ -93,6 +93,7 @@ FIGURES = {
     "time": lambda point, figure: group(point, figure["of"])["elapsed_ns"],
     "share": lambda point, figure: each(point, figure["of"]) / each(point, figure["over"]),
     "part": lambda point, figure: group(point, figure["of"])["interval"]["requests"] / point["total"]["interval_requests"],
+    "longest": lambda point, figure: group(point, figure["of"])["latency_ns"]["max"],
     "rate": lambda point, figure: rate(point),
     "queued": lambda point, figure: point["pool"]["queued"] / point["total"]["requests"],
     "woken": lambda point, figure: point["pool"]["woken"] / point["total"]["requests"],
@@ -187,30 +188,34 @@ def rows_picture(experiment, result_path, stem):
     for line in found:
         if "panel" in line["figure"]:
             panels.setdefault(line["figure"]["panel"], []).append(line)
-    figure, grid = pyplot.subplots(len(experiment["tables"]), len(panels), squeeze=False, layout="constrained",
-                                   figsize=(2.6 * len(panels), 2.9 * len(experiment["tables"])))
+    figure, grid = pyplot.subplots(len(experiment["tables"]), len(panels), squeeze=False, sharey="col", layout="constrained",
+                                   figsize=(2.4 * len(panels) + 1, 2.7 * len(experiment["tables"])))
+    for axes, title in zip(grid[0], panels):
+        axes.set_title(title, fontsize=9)
     for axes_row, (name, columns) in zip(grid, experiment["tables"].items()):
-        shades = dict(zip(columns, matplotlib.colormaps["viridis"].resampled(len(columns) + 1).colors))
-        for axes, (title, panel) in zip(axes_row, panels.items()):
+        # Numbers get shades in their order, names colours of their own.
+        shades = matplotlib.colormaps["viridis" if all(heading.isdigit() for heading in columns) else "Set2"].resampled(len(columns) + 1).colors
+        for axes, panel in zip(axes_row, panels.values()):
             places = range(len(panel))
             for index, (heading, kernel) in enumerate(columns.items()):
-                colour = COLOURS.get(kernel, shades[heading])
                 # Where lines lie on each other the marks tell them apart: the later ones are the smaller.
-                axes.plot(places, [line["values"][kernel] for line in panel], marker="o", markersize=8 - index, linewidth=1.2 + (kernel == "patched"),
-                          color=colour, label=heading)
+                axes.plot(places, [line["values"][kernel] for line in panel], marker="o", markersize=9 - index, linewidth=1.2 + (kernel == "patched"),
+                          color=COLOURS.get(kernel, shades[index]), label=heading)
             for key in ("most", "least"):
                 if all(isinstance(line[key], (int, float)) for line in panel):
-                    axes.plot(places, [line[key] for line in panel], linestyle="none", marker="_", markersize=18, color="black", label="wanted")
+                    axes.plot(places, [line[key] for line in panel], linestyle="none", marker="_", markersize=20, color="black", label="wanted")
             axes.set_xticks(places, [list(line["point"].values())[-1] for line in panel])
+            axes.margins(x=0.15)
+            axes.spines[["top", "right"]].set_visible(False)
             if "floor" in panel[0]["figure"]:
                 axes.set_yscale("log")
+                axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
                 axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+                axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+                axes.set_ylim(0.9, None)
             else:
-                axes.set_ylim(0, None)
-            axes.spines[["top", "right"]].set_visible(False)
-            if axes_row is grid[0]:
-                axes.set_title(title, fontsize=9)
-        axes_row[0].set_ylabel(f"{name}\ntimes the floor")
+                axes.set_ylim(0, 1.1 * max(value for line in panel for value in [*line["values"].values(), line["most"] or 0]))
+        axes_row[0].set_ylabel(f"{name}: times alone")
         handles = dict(zip(*reversed(axes_row[0].get_legend_handles_labels())))
         axes_row[-1].legend(handles.values(), handles.keys(), frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     stem.parent.mkdir(parents=True, exist_ok=True)

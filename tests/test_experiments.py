@@ -112,3 +112,16 @@ def test_a_figure_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked
 def test_the_floor_may_be_in_another_row():
     result = {"base": [{**figures(0, 20, 1), "row": "b"}, figures(4, 30, 1)]}
     assert report.number({"what": "burst", "of": "i", "floor": {"row": "b", "K": 0}}, {"row": "a", "K": 4}, result, "base") == 1.5
+
+
+def test_every_table_shows_kernels_that_are_built():
+    found = experiment.load("rules")
+    shown = {kernel for columns in found["tables"].values() for kernel in columns.values()}
+    assert shown == {"base", "patched", *found["variants"]}
+
+
+def test_every_rule_is_wanted_and_says_what_it_is():
+    found = experiment.load("rules")
+    assert {path.stem for path in (experiment.BENCH / "rules").glob("*.patch")} == {name.partition("=")[0] for name in found["variants"]}
+    for patch in experiment.variants("rules").values():
+        assert not patch.startswith("diff") and "\ndiff --git a/" in patch and "VALUE" not in patch
