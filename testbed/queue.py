@@ -115,6 +115,7 @@ def refused(repo, said):
         text += [said.rstrip(), "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."]
     git(repo, "am", "--abort", check=False)
     git(repo, "reset", "-q", "--hard")
+    git(repo, "clean", "-fdq")  # new files of the patch, which `git apply --reject` made
     return "\n".join(text)
 
 

@@ -120,6 +120,19 @@ def test_a_patch_that_does_not_apply_names_itself_and_the_hunk(filled, ksrc):
     assert "refused in net/queue.c" in str(fail.value) and "+line twenty" in str(fail.value)
 
 
+def test_a_refused_patch_leaves_nothing_behind(filled, ksrc):
+    commit(queue.TREE, "net/queue.c", (queue.TREE / "net/queue.c").read_text().replace("line 25\n", "line 25!\n"), "NET: do both")
+    (queue.TREE / "net/both.c").write_text("both\n")
+    base.git(queue.TREE, "add", "-A")
+    base.git(queue.TREE, "commit", "-q", "--amend", "--no-edit")
+    queue.export()
+    commit(ksrc, "net/queue.c", (ksrc / "net/queue.c").read_text().replace("line 25\n", "line XX\n"), "other")
+    other = base.from_tree(ksrc)
+    with pytest.raises(Fail, match="do both"):
+        queue.apply(other.repo, queue.series(), other.commit)
+    assert base.git(other.repo, "status", "--porcelain", "--ignored").stdout == ""
+
+
 def test_a_patch_the_base_has_is_to_be_dropped(filled, ksrc, place):
     base.git(ksrc, "am", "-q", place / "patches/one/0001-NET-spell-three.patch")
     with pytest.raises(Fail, match="has this change already: remove"):
