@@ -162,6 +162,7 @@ def variant(base, commit, name, patch):
 
 def checkout(base, commit):
     git(base.repo, "checkout", "-q", "--force", "--detach", commit)
+    git(base.repo, "clean", "-fdq")
 
 
 def workplace(base, kind="sim"):

@@ -86,6 +86,7 @@ def apply(repo, topics, commit):
     """
     git(repo, "am", "--abort", check=False)
     git(repo, "checkout", "-q", "--force", "--detach", commit)
+    git(repo, "clean", "-fdq")
     for topic in topics:
         message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
@@ -115,7 +116,7 @@ def refused(repo, said):
         text += [said.rstrip(), "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."]
     git(repo, "am", "--abort", check=False)
     git(repo, "reset", "-q", "--hard")
-    git(repo, "clean", "-fdq")  # new files of the patch, which `git apply --reject` made
+    git(repo, "clean", "-fdq")
     return "\n".join(text)
 
 
