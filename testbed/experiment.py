@@ -110,7 +110,7 @@ def script(experiment, selftests):
              f"nfsd_disk {server['disk_mb']} {server['service_ns']}"]
     lines += [f"nfsd_file {name} {size}" for name, size in experiment["files"].items()]
     if "work" in experiment:
-        lines += ["(cd $EXPORT || exit", "set -e", experiment["work"]["prepare"].rstrip(), ") || exit 1", "sync"]
+        lines += ["(set -e", "cd $EXPORT", experiment["work"]["prepare"].rstrip(), ")", "[ $? -eq 0 ] || exit 1", "sync"]
     lines += [f"nfsd_start {server['threads']}"]
     lines += [f"nfsd_knob {name} {value}" for name, value in server.get("knobs", {}).items()]
     if "load" in experiment:
@@ -150,7 +150,8 @@ def work(experiment):
             beside = point["beside"]
             lines += [setup["bulk"].rstrip()]
         mount = mounts[point["mount"]]
-        lines.append(f"piece {label(point)} {mount['options']} {mount['path']} {shlex.quote(setup['tasks'][point['task']])}")
+        lines += [f"piece {label(point)}-{turn} {mount['options']} {mount['path']} {shlex.quote(setup['tasks'][point['task']])}"
+                  for turn in range(setup["turns"])]
     return lines
 
 
@@ -181,7 +182,7 @@ def read(experiment, where, point):
     if "fio" in experiment:
         return read_fio(json.loads((where / "fio.json").read_text()))
     if "work" in experiment:
-        return read_work(where / label(point))
+        return read_work([where / f"{label(point)}-{turn}" for turn in range(experiment["work"]["turns"])])
     result = json.loads((where / f"{label(point)}.json").read_text())
     bad = {group["name"]: group["errors"] for group in result["groups"] if any(group["errors"].values())}
     if bad:
@@ -198,13 +199,17 @@ def pool(text):
     return {name: sum(line[i] for line in after) - sum(line[i] for line in before) for i, name in enumerate(("received", "queued", "woken"))}
 
 
-def read_work(stem):
-    """A piece of work: how long it took, and at what depth the server saw its requests."""
-    lost = stem.with_name(stem.name + ".lost").read_text().split()
-    if int(lost[-1]):
-        raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")
-    lines = stem.with_name(stem.name + ".trace").read_text().splitlines()
-    return {"elapsed_ns": 1000 * int(stem.with_name(stem.name + ".us").read_text()), **trace.depth(lines)}
+def read_work(turns):
+    """A piece of work: how long it took, in order, and at what depth the server saw its requests, all turns together."""
+    elapsed, depths = [], []
+    for stem in turns:
+        lost = stem.with_name(stem.name + ".lost").read_text().split()
+        if int(lost[-1]):
+            raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")
+        elapsed.append(1000 * int(stem.with_name(stem.name + ".us").read_text()))
+        depths.append(trace.depth(stem.with_name(stem.name + ".trace").read_text().splitlines()))
+    return {"elapsed_ns": sorted(elapsed), **{name: sum(depth[name] for depth in depths) for name in depths[0]}}
+
 
 
 def read_fio(result):

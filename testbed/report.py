@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import statistics
 
 from . import queue
 from .util import ROOT, Fail, digest
@@ -117,7 +118,7 @@ def lines(experiment, result):
     for row in experiment["rows"]:
         names = ["row", *row.get("sweep", {})]
         for figure in row["figures"]:
-            # A floor is not shown: it is the one.
+            # The floor itself is not shown: it would say one.
             skip = {"row": row["name"], **figure.get("skip", figure.get("floor", {"row": None}))}
             points = [{name: point[name] for name in names} for point in result["base"] if point["row"] == row["name"]]
             points = [point for point in points if not skip.items() <= point.items()]
@@ -170,10 +171,11 @@ def work_table(experiment, result):
     points = {kernel: {(p["mount"], p["task"], p["beside"]): p for p in found} for kernel, found in result.items()}
     for mount, task in dict.fromkeys(key[:2] for key in points["base"]):
         four = [points[kernel][mount, task, beside] for beside in ("nothing", "bulk") for kernel in ("base", "patched")]
-        rows.append([task, mount, four[0]["requests"], *(f"{p['elapsed_ns'] / 1e9:.2f}" for p in four),
+        rows.append([task, mount, four[0]["requests"] // len(four[0]["elapsed_ns"]),
+                     *(f"{statistics.median(p['elapsed_ns']) / 1e9:.2f}" for p in four),
                      *(f"{100 * p['idle'] / p['requests']:.0f} %" for p in four)])
     head = [f"{what}{kernel}{where}" for what in ("", "idle, ") for where in (" alone", " beside bulk") for kernel in ("base", "patched")]
-    return f"{experiment['title']} (s; \"idle\": of a hundred requests)\n\n" + table(["", "mount", "requests", *head], rows)
+    return f"{experiment['title']} (s, the median turn; \"idle\": of a hundred requests)\n\n" + table(["", "mount", "requests", *head], rows)
 
 
 def rows_picture(experiment, result_path, stem):

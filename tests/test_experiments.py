@@ -83,9 +83,18 @@ def test_a_request_of_before_the_trace_is_no_debt():
 
 
 def test_work_that_lost_events_is_no_result(tmp_path):
-    (tmp_path / "v3-bulk-find.lost").write_text("overrun: 3\n")
+    (tmp_path / "v3-bulk-find-0.lost").write_text("overrun: 3\n")
     with pytest.raises(Fail, match="larger buffer"):
-        experiment.read_work(tmp_path / "v3-bulk-find")
+        experiment.read_work([tmp_path / "v3-bulk-find-0"])
+
+
+def test_the_turns_of_a_piece_of_work_are_put_together(tmp_path):
+    for turn, us in enumerate((30, 10, 20)):
+        (tmp_path / f"w-{turn}.lost").write_text("overrun: 0\n")
+        (tmp_path / f"w-{turn}.us").write_text(f"{us}\n")
+        (tmp_path / f"w-{turn}.trace").write_text(event("svc_xprt_enqueue") + "\n")
+    assert experiment.read_work([tmp_path / f"w-{turn}" for turn in range(3)]) == {
+        "elapsed_ns": [10000, 20000, 30000], "requests": 0, "queued": 3, "idle": 3}
 
 
 def figures(K, ns, requests):
