@@ -138,7 +138,7 @@ def check(base, tally):
             tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
             names = touched(base.repo, commit)
             if objects(names) or any(n.startswith(SELFTESTS) for n in names):
-                tally.run(f"{name}: compiles", once, lambda: compile_step(base, commit, names, out), "compile", commit, *settings)
+                tally.run(f"{name}: compiles", once, lambda: compile_step(base, commit, names, out), "compile", kernel.content(base, commit), *settings)
         patched = kernel.commits(base)["patched"]
         names = touched(base.repo, patched, base.commit)
-        tally.run("no new warning of kernel-doc or sparse", once, lambda: static(base, names, out), "static", patched, *settings)
+        tally.run("no new warning of kernel-doc or sparse", once, lambda: static(base, names, out), "static", kernel.content(base, patched), *settings)

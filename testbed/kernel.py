@@ -160,6 +160,11 @@ def variant(base, commit, name, patch):
     return git(base.repo, "rev-parse", "HEAD").stdout.strip()
 
 
+def content(base, commit):
+    """What identifies a commit's files: a patch whose message alone has changed makes the same kernel."""
+    return git(base.repo, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
+
+
 def checkout(base, commit):
     git(base.repo, "checkout", "-q", "--force", "--detach", commit)
     git(base.repo, "clean", "-fdq")
@@ -180,7 +185,7 @@ def kernels(base, kind="sim", variants=None):
         where = commits(base)
         where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
         for name in where:
-            kept = cache() / "kernels" / f"{kind}-{digest(where[name], compiler(), *fragments(kind))}"
+            kept = cache() / "kernels" / f"{kind}-{digest(content(base, where[name]), compiler(), *fragments(kind))}"
             if not kept.is_file():
                 build(base, where[name], kind, name, kept)
             path = BUILD / name / ("linux" if kind == "sim" else f"linux-{kind}")
@@ -219,7 +224,7 @@ def selftests(base):
     """Build and install the queue's kselftests; returns the directory that holds run_kselftest.sh."""
     with lock("source"):
         commit = commits(base)["patched"]
-        place = cache() / "selftests" / digest(commit, compiler())
+        place = cache() / "selftests" / digest(content(base, commit), compiler())
         if not place.is_dir():
             say("building the selftests")
             checkout(base, commit)
