@@ -93,8 +93,6 @@ def record(args):
     bench(args)
     experiment.RESULTS.mkdir(exist_ok=True)
     for path in sorted((BUILD / "results").glob("*.json")):
-        if not experiment.load(path.stem).get("exact", True):
-            continue
         shutil.copyfile(path, experiment.RESULTS / path.name)
         if "tables" in experiment.load(path.stem):
             report.rows_picture(experiment.load(path.stem), experiment.RESULTS / path.name, experiment.RESULTS / path.stem)
