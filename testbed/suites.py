@@ -6,7 +6,6 @@ import os
 import re
 
 from . import check, guest, kernel, uml
-from .base import git
 from .util import BUILD, ROOT, cache, digest, lock, run, say, tail
 
 # Case by case, what the queue's selftests must find wrong with the base: a test that passes there proves nothing.

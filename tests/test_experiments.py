@@ -4,7 +4,7 @@
 import pytest
 from conftest import Fail
 
-from testbed import experiment, kernel, report, trace, util
+from testbed import experiment, kernel, report, trace
 from testbed.base import git
 
 

@@ -158,6 +158,7 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
         if pid.is_file() and pid.read_text():
             break
         time.sleep(0.05)
+    time.sleep(0.5)  # `timeout` does not pass a signal on before it has noted whom to pass it to
     testbed.send_signal(signal.SIGKILL)
     testbed.wait()
     assert gone(int(pid.read_text()))
@@ -172,9 +173,11 @@ def test_a_second_process_waits_for_the_lock(tmp_path):
 
 
 def test_a_build_that_outlives_its_testbed_keeps_the_lock(tmp_path):
-    code = "from testbed import util\nwith util.lock('thing'): util.run('sleep', '2')"
+    code = "from testbed import util\nwith util.lock('thing'): util.run('sleep', '5')"
     first = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
-    while not list(util.cache().glob("locks/thing")) or not children(first.pid):
+    for _ in range(200):
+        if children(first.pid):
+            break
         time.sleep(0.05)
     first.send_signal(signal.SIGKILL)
     first.wait()
