@@ -128,6 +128,7 @@ def check(base, tally):
     out = kernel.workplace(base, "check")
     settings = (base.key, *(path.read_text() for path in kernel.fragments("check")))
     with lock("source"):
+        tally.that("the base's history has none of the queue's patches", "\n".join(queue.merged(base, topics)))
         if not tally.run(f"the queue applies on {base.name}", kernel.commits, base):
             return
         for topic in topics:

@@ -20,6 +20,10 @@ COVER = "0000-cover-letter.patch"
 ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
 # A mark no patch's subject begins with; what follows is the topic's name.
 MARK = "topic: "
+# Fixes of ours that nfsd-next is said to carry under another subject.
+ELSEWHERE = {"NFSD: Use direct I/O for a READ only where it ends the COMPOUND": "nfsd: use direct I/O only for the last operation in a COMPOUND"}
+# How many commits of a base's history are searched for the queue's: some nine months.
+HISTORY = 50_000
 FORMAT = ["format-patch", "--zero-commit", "--no-signature", "--no-numbered", "--abbrev=12", "--no-color", "-M", "--stat=80",
           "--diff-algorithm=histogram", "-q"]
 
@@ -67,11 +71,14 @@ def read_cover(path):
     """(subject, letter) of a cover letter: what stands between the header and the generated list of patches."""
     if not path.is_file():
         raise Fail(f"{path}: every topic has a cover letter of this name")
-    header, _, body = path.read_text().partition("\n\n")
-    subject = re.search(r"^Subject: \[PATCH\] (.+(?:\n .+)*)", header, re.M)
-    if not subject:
+    return subject_of(path), path.read_text().partition("\n\n")[2].rpartition("\n---\n")[0].strip()
+
+
+def subject_of(path):
+    found = re.search(r"^Subject: \[PATCH\] (.+(?:\n .+)*)", path.read_text().partition("\n\n")[0], re.M)
+    if not found:
         raise Fail(f"{path}: has no line `Subject: [PATCH] …`")
-    return subject[1].replace("\n ", " "), body.rpartition("\n---\n")[0].strip()
+    return found[1].replace("\n ", " ")
 
 
 def queue_digest():
@@ -95,6 +102,19 @@ def apply(repo, topics, commit):
         if done.returncode:
             raise Fail(refused(repo, done.stdout))
     return git(repo, "rev-parse", "HEAD").stdout.strip()
+
+
+def merged(base, topics):
+    """A line for each patch whose subject, or its name in ELSEWHERE, is in the base's history; no patch need apply for that."""
+    log = git(base.repo, "log", f"--max-count={HISTORY}", "--format=%h %s", base.commit).stdout
+    there = {subject.lower(): made for made, _, subject in (line.partition(" ") for line in log.splitlines())}
+    found = []
+    for topic in topics:
+        for patch in topic.patches:
+            ours = subject_of(patch)
+            found += [f"{topic.name}/{patch.name}: the base has {there[name.lower()]}, \"{name}\": remove the patch's line from patches/series"
+                      for name in {ours, ELSEWHERE.get(ours, ours)} if name.lower() in there]
+    return found
 
 
 def refused(repo, said):

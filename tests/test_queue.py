@@ -139,6 +139,15 @@ def test_a_patch_the_base_has_is_to_be_dropped(filled, ksrc, place):
         queue.tree(base.from_tree(ksrc))
 
 
+def test_patches_the_base_has_by_name_are_listed(filled, ksrc, monkeypatch):
+    monkeypatch.setattr(queue, "ELSEWHERE", {"NET: spell twenty": "net: write 20 as a word"})
+    assert queue.merged(filled, queue.series()) == []
+    commit(ksrc, "net/other.c", "three\n", "NET: spell three")
+    commit(ksrc, "net/other.c", "twenty\n", "net: write 20 as a word")
+    found = queue.merged(base.from_tree(ksrc), queue.series())
+    assert len(found) == 2 and "spell-three.patch" in found[0] and "write 20 as a word" in found[1]
+
+
 def test_a_topic_that_does_not_stand_alone_is_found(filled, place):
     topics = queue.series()
     check.stands_alone(filled, topics, topics[1])
