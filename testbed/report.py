@@ -91,6 +91,7 @@ def rate(point):
 # The one number a figure of an experiment with rows is made of.
 FIGURES = {
     "burst": lambda point, figure: group(point, figure["of"])["burst_ns"]["p50"],
+    "bursts": lambda point, figure: group(point, figure["of"])["burst_ns"]["mean"],
     "time": lambda point, figure: group(point, figure["of"])["elapsed_ns"],
     "share": lambda point, figure: each(point, figure["of"]) / each(point, figure["over"]),
     "part": lambda point, figure: group(point, figure["of"])["interval"]["requests"] / point["total"]["interval_requests"],
