@@ -14,6 +14,8 @@ PACKAGES = {
     "rpcbind": "NFSv3 clients ask it for mountd's port",
     "xfsprogs": "mkfs.xfs",
     "e2fsprogs": "mkfs.ext4",
+    "krb5-kdc": "a realm of the guest's own, for sec=krb5",
+    "krb5-admin-server": "kadmin.local, which makes the realm's keys",
     "dmsetup": "disks whose properties change under a mounted file system",
     "iproute2": "ip",
     "fio": "real load through a real mount",
