@@ -16,6 +16,8 @@ PACKAGES = {
     "e2fsprogs": "mkfs.ext4",
     "dmsetup": "disks whose properties change under a mounted file system",
     "iproute2": "ip",
+    "ktls-utils": "tlshd, which does the handshakes of RPC with TLS",
+    "openssl": "certificates for tlshd",
     "fio": "real load through a real mount",
     "kmod": "modprobe, which nfs-utils calls",
     "procps": "ps, pgrep, sysctl",
