@@ -10,6 +10,7 @@ help:
 	@echo 'make test             everything that is tested; ends with "N passed, N failed"'
 	@echo 'make bench [B=NAME]   every experiment of bench/, or one'
 	@echo 'make record [B=NAME]  the same, kept as bench/results and in the README'
+	@echo 'make cost             instructions and cycles of queueing a transport, base beside patched'
 	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, KIND=debug: on real time)'
 	@echo 'make tree             tree/: base + one commit a patch, to work in (FORCE=1: anew; nothing is lost)'
 	@echo 'make export           patches/ from tree/'
@@ -24,9 +25,9 @@ help:
 setup:
 	@$(TESTBED) setup
 
-demo test check kernels bench record: setup
+demo test check kernels bench record cost: setup
 
-demo test check check-exported series export clean:
+demo test check check-exported series export cost clean:
 	@$(TESTBED) $@
 
 kernels:
@@ -38,4 +39,4 @@ bench record:
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
-.PHONY: help setup demo test bench record kernels tree export series check check-exported clean
+.PHONY: help setup demo test bench record cost kernels tree export series check check-exported clean

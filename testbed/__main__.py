@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from . import base, check, experiment, host, kernel, queue, report, suites
+from . import base, check, cost, experiment, host, kernel, queue, report, suites
 from .util import BUILD, ROOT, Fail, Tally, say
 
 # The base that bench/results was recorded on; figures of another are not held against it.
@@ -89,6 +89,11 @@ def bench(args):
             compare(path)
 
 
+def measure_cost(_):
+    """What queueing and dispatching a transport costs, base beside patched."""
+    cost.measure(base.find())
+
+
 def record(args):
     """Run experiments and keep their results in bench/results, and the README's table and picture with them."""
     bench(args)
@@ -143,8 +148,8 @@ def main():
     parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, function in {"setup": setup, "tree": tree, "export": export, "series": series, "check-exported": check_exported,
-                           "check": check_queue, "kernels": kernels, "demo": demo, "bench": bench, "record": record, "test": test,
-                           "clean": clean}.items():
+                           "check": check_queue, "kernels": kernels, "demo": demo, "bench": bench, "record": record, "cost": measure_cost,
+                           "test": test, "clean": clean}.items():
         command = commands.add_parser(name, help=function.__doc__)
         command.set_defaults(function=function)
         if name == "tree":

@@ -18,6 +18,8 @@ PACKAGES = {
     "krb5-admin-server": "kadmin.local, which makes the realm's keys",
     "dmsetup": "disks whose properties change under a mounted file system",
     "iproute2": "ip",
+    "ktls-utils": "tlshd, which does the handshakes of RPC with TLS",
+    "openssl": "certificates for tlshd",
     "fio": "real load through a real mount",
     "kmod": "modprobe, which nfs-utils calls",
     "procps": "ps, pgrep, sysctl",

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Counting a UML kernel's instructions one by one: it is a process, and can be single-stepped like any other."""
+
+import bisect
+import collections
+import ctypes
+import os
+import signal
+import subprocess
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+libc.ptrace.restype = ctypes.c_long
+TRACEME, PEEKTEXT, PEEKUSER, POKETEXT, POKEUSER, CONT, SINGLESTEP = 0, 1, 3, 4, 6, 7, 9
+RIP = 16 * 8  # in struct user
+ADDR_NO_RANDOMIZE = 0x0040000
+
+
+def symbols(kernel):
+    """(addresses, names) of the kernel's functions, in order."""
+    lines = subprocess.run(["nm", "-n", kernel], check=True, capture_output=True, text=True).stdout.splitlines()
+    found = [(int(words[0], 16), words[2]) for words in map(str.split, lines) if len(words) == 3 and words[1] in "tTwW"]
+    return [address for address, _ in found], [name for _, name in found]
+
+
+def count(argv, begin, end, stdout, times=1):
+    """Run the kernel, and return a Counter of instructions by function for each of `times` passes from `begin` to `end`."""
+    addresses, names = symbols(argv[0])
+    where = {name: address for address, name in zip(addresses, names)}
+    child = os.fork()
+    if not child:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(stdout.fileno(), 1)
+        os.dup2(stdout.fileno(), 2)
+        # UML would start itself again, without the breakpoint
+        libc.personality(ADDR_NO_RANDOMIZE)
+        libc.ptrace(TRACEME, 0, 0, 0)
+        os.execv(argv[0], argv)
+    os.waitpid(child, 0)
+    address = where[begin]
+    text = libc.ptrace(PEEKTEXT, child, address, 0)
+    libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
+    passes, pending, stepping = [], 0, False
+    by_address = collections.Counter()
+    while True:
+        libc.ptrace(SINGLESTEP if stepping else CONT, child, 0, pending)
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            break
+        pending = os.WSTOPSIG(status)
+        if pending != signal.SIGTRAP:
+            continue
+        pending = 0
+        rip = libc.ptrace(PEEKUSER, child, RIP, 0)
+        if not stepping:
+            libc.ptrace(POKEUSER, child, RIP, address)
+            libc.ptrace(POKETEXT, child, address, text)
+            stepping = True
+        elif rip == where[end]:
+            by_name = collections.Counter()
+            for at, number in by_address.items():
+                by_name[names[bisect.bisect_right(addresses, at) - 1]] += number
+            passes.append(by_name)
+            by_address.clear()
+            stepping = False
+            if len(passes) < times:
+                libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
+        else:
+            by_address[rip] += 1
+    return passes
