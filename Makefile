@@ -8,7 +8,10 @@ TESTBED = PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed
 help:
 	@echo 'make demo             the floor: base beside patched, as a table and a picture'
 	@echo 'make test             everything that is tested; ends with "N passed, N failed"'
+	@echo 'make mutants [T=TOPIC] one fault after the other (tests/mutants): does a test notice?'
+	@echo 'make litmus           the litmus tests, by herd7 on the kernel'\''s memory model'
 	@echo 'make bench [B=NAME]   every experiment of bench/, or one'
+	@echo 'make lwq [TURNS=N]    what the topic lwq changes, in counts and, in N boots each (5), in time on two CPUs'
 	@echo 'make record [B=NAME]  the same, kept as bench/results and in the README'
 	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, KIND=debug: on real time)'
 	@echo 'make tree             tree/: base + one commit a patch, to work in (FORCE=1: anew; nothing is lost)'
@@ -24,10 +27,16 @@ help:
 setup:
 	@$(TESTBED) setup
 
-demo test check kernels bench record: setup
+demo test check kernels bench record litmus mutants lwq: setup
 
-demo test check check-exported series export clean:
+demo test check check-exported series export litmus clean:
 	@$(TESTBED) $@
+
+mutants:
+	@$(TESTBED) $@ $(T)
+
+lwq:
+	@$(TESTBED) $@ $(if $(TURNS),--turns $(TURNS))
 
 kernels:
 	@$(TESTBED) kernels $(if $(KIND),--kind $(KIND))
@@ -38,4 +47,4 @@ bench record:
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
-.PHONY: help setup demo test bench record kernels tree export series check check-exported clean
+.PHONY: help setup demo test litmus mutants bench lwq record kernels tree export series check check-exported clean
