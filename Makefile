@@ -8,7 +8,10 @@ TESTBED = PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed
 help:
 	@echo 'make demo             the floor: base beside patched, as a table and a picture'
 	@echo 'make test             everything that is tested; ends with "N passed, N failed"'
+	@echo 'make mutants [T=TOPIC] one fault after the other (tests/mutants): does a test notice?'
+	@echo 'make litmus           the litmus tests, by herd7 on the kernel'\''s memory model'
 	@echo 'make bench [B=NAME]   every experiment of bench/, or one'
+	@echo 'make lwq [TURNS=N]    what the topic lwq changes, in counts and, in N boots each (5), in time on two CPUs'
 	@echo 'make record [B=NAME]  the same, kept as bench/results and in the README'
 	@echo 'make cost             instructions and cycles of queueing a transport, base beside patched'
 	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, KIND=debug: on real time)'
@@ -25,10 +28,16 @@ help:
 setup:
 	@$(TESTBED) setup
 
-demo test check kernels bench record cost: setup
+demo test check kernels bench record litmus mutants lwq cost: setup
 
-demo test check check-exported series export cost clean:
+demo test check check-exported series export litmus cost clean:
 	@$(TESTBED) $@
+
+mutants:
+	@$(TESTBED) $@ $(T)
+
+lwq:
+	@$(TESTBED) $@ $(if $(TURNS),--turns $(TURNS))
 
 kernels:
 	@$(TESTBED) kernels $(if $(KIND),--kind $(KIND))
@@ -39,4 +48,4 @@ bench record:
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
-.PHONY: help setup demo test bench record cost kernels tree export series check check-exported clean
+.PHONY: help setup demo test litmus mutants bench lwq record cost kernels tree export series check check-exported clean

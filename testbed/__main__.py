@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from . import base, check, cost, experiment, host, kernel, queue, report, suites
+from . import base, check, cost, counts, experiment, host, kernel, litmus, mutants, queue, realtime, report, suites
 from .util import BUILD, ROOT, Fail, Tally, say
 
 # The base that bench/results was recorded on; figures of another are not held against it.
@@ -137,6 +137,33 @@ def figures(found, tally):
                    "" if again[0].read_bytes() == recorded.read_bytes() else f"diff {recorded} {again[0]}; `make record` if it is meant")
 
 
+def lwq(args):
+    """What the topic lwq changes: in counts, which are exact, and in time, base's queue and the new one in turns on two CPUs."""
+    found = base.find()
+    path = counts.measure(found)
+    print(f"\n{counts.tables(report.read(path))}\n")
+    say(f"{path}: " + ("the same bytes as the recorded counts" if path.read_bytes() == counts.RECORDED.read_bytes() else
+                       f"differs from the recorded counts (diff {counts.RECORDED} {path}): another compiler, or another queue"))
+    if args.turns:
+        path = realtime.measure(found, args.turns)
+        print(f"\n{realtime.tables(report.read(path))}\n")
+        say(f"{path} has every turn's figures; {realtime.RECORDED} those of the recorded run, whose times are no other run's")
+
+
+def litmus_tests(_):
+    """Judge every litmus test of the queue by herd7 on the kernel's memory model."""
+    tally = Tally()
+    litmus.litmus(base.find(), tally)
+    return tally.close()
+
+
+def faults(args):
+    """Put one fault after the other into the queue; a test has to notice each."""
+    tally = Tally()
+    mutants.mutants(base.find(), tally, args.names)
+    return tally.close()
+
+
 def clean(_):
     for path in (BUILD,):
         shutil.rmtree(path, ignore_errors=True)
@@ -148,8 +175,8 @@ def main():
     parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, function in {"setup": setup, "tree": tree, "export": export, "series": series, "check-exported": check_exported,
-                           "check": check_queue, "kernels": kernels, "demo": demo, "bench": bench, "record": record, "cost": measure_cost,
-                           "test": test, "clean": clean}.items():
+                           "check": check_queue, "kernels": kernels, "demo": demo, "bench": bench, "record": record, "test": test,
+                           "litmus": litmus_tests, "mutants": faults, "lwq": lwq, "cost": measure_cost, "clean": clean}.items():
         command = commands.add_parser(name, help=function.__doc__)
         command.set_defaults(function=function)
         if name == "tree":
@@ -158,6 +185,10 @@ def main():
             command.add_argument("--kind", choices=kernel.KINDS, default="sim")
         if name in ("bench", "record"):
             command.add_argument("names", nargs="*", metavar="EXPERIMENT")
+        if name == "lwq":
+            command.add_argument("--turns", type=int, default=5, help="boots of each kernel; 0: only count")
+        if name == "mutants":
+            command.add_argument("names", nargs="*", metavar="TOPIC")
     args = parser.parse_args()
     try:
         sys.exit(args.function(args))

@@ -109,7 +109,7 @@ def static(base, names, out):
 
 
 def stands_alone(base, topics, topic):
-    """Apply a topic on the base with only what its cover letter says it stands on."""
+    """Apply a topic on the base with only what its cover letter says it stands on; returns the last commit."""
     by_name = {t.name: t for t in topics}
     wanted, todo = set(), [topic.name]
     while todo:
@@ -119,7 +119,7 @@ def stands_alone(base, topics, topic):
         if name not in wanted:
             wanted.add(name)
             todo += by_name[name].stands_on
-    queue.apply(base.repo, [t for t in topics if t.name in wanted], base.commit)
+    return queue.apply(base.repo, [t for t in topics if t.name in wanted], base.commit)
 
 
 def check(base, tally):

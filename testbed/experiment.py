@@ -48,6 +48,28 @@ piece() # LABEL MOUNT-OPTIONS PATH COMMAND
 }
 """
 
+# What is traced to know how many transports wait; of each event only its name and the transport's flags are kept.
+QUEUE = r"""
+tracing=/sys/kernel/tracing
+echo 131072 >$tracing/buffer_size_kb
+for event in svc_xprt_enqueue svc_xprt_dequeue svc_xprt_no_write_space; do
+	echo 1 >$tracing/events/sunrpc/$event/enable
+done
+traced() # STEM COMMAND
+{
+	stem=$1
+	shift
+	sleep 1  # for the last connections to be closed
+	echo >$tracing/trace
+	echo 1 >$tracing/tracing_on
+	"$@" || exit 1
+	sleep 1
+	echo 0 >$tracing/tracing_on
+	sed -n 's/^.* \(svc_xprt_[a-z_]*\): .*flags=\([A-Z|_]*\).*$/\1 \2/p' $tracing/trace >"$stem.queue"
+	grep -F overrun: $tracing/per_cpu/cpu0/stats >"$stem.lost"
+}
+"""
+
 
 def load(name):
     """The experiment of bench/NAME.toml as a dict; docs/measuring.md says what each key means."""
@@ -113,17 +135,28 @@ def script(experiment, selftests):
         lines += ["(set -e", "cd $EXPORT", experiment["work"]["prepare"].rstrip(), ")", "[ $? -eq 0 ] || exit 1", "sync"]
     lines += [f"nfsd_start {server['threads']}"]
     lines += [f"nfsd_knob {name} {value}" for name, value in server.get("knobs", {}).items()]
+    if experiment.get("queue"):
+        lines += [QUEUE.strip()]
     if "load" in experiment:
         for point in points(experiment):
             arguments = " ".join(shlex.quote(text) for text in groups(experiment, point))
             where = f"/results/{label(point)}"
             call = f"nfsload -v {experiment['load']['version']} -o {where}.json {arguments} || exit 1"
-            lines += [f"cat {POOL} >{where}.pool", call, f"cat {POOL} >>{where}.pool"] if "rows" in experiment else [call]
+            if "threads" in point:
+                lines += [f"nfsd_threads {point['threads']}"]
+            if experiment.get("queue"):
+                call = f"traced {where} {call}"
+            lines += [f"cat {POOL} >{where}.pool", call, f"cat {POOL} >>{where}.pool"] if counted(experiment) else [call]
     elif "work" in experiment:
         lines += work(experiment)
     else:
         lines += fio(experiment["fio"])
     return "\n".join(lines) + "\n"
+
+
+def counted(experiment):
+    """Whether the server's own counters are kept at each point."""
+    return "rows" in experiment or experiment.get("queue")
 
 
 def fio(setup):
@@ -166,6 +199,7 @@ def run(name, kernels, selftests, out=None):
     out.mkdir(parents=True, exist_ok=True)
     text = out / f"{name}.sh"
     text.write_text(script(experiment, selftests))
+    kernels = {kernel: path for kernel, path in kernels.items() if kernel in experiment.get("kernels", kernels)}
     say(f"running {name} on {', '.join(kernels)}: {experiment['title']}")
     guest.root()  # made once, before both boots want it
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -187,8 +221,10 @@ def read(experiment, where, point):
     bad = {group["name"]: group["errors"] for group in result["groups"] if any(group["errors"].values())}
     if bad:
         raise Fail(f"{where}: requests failed at {label(point)}: {bad}")
-    if "rows" in experiment:
+    if counted(experiment):
         result["pool"] = pool((where / f"{label(point)}.pool").read_text())
+    if experiment.get("queue"):
+        return read_queue(where / label(point), result["pool"])
     return result
 
 
@@ -199,13 +235,29 @@ def pool(text):
     return {name: sum(line[i] for line in after) - sum(line[i] for line in before) for i, name in enumerate(("received", "queued", "woken"))}
 
 
+def read_queue(stem, counts):
+    """How many transports waited at a point; the server's own counter has to agree."""
+    whole(stem)
+    with open(stem.with_name(stem.name + ".queue")) as lines:
+        found = trace.waiting(lines)
+    if (found["queued"], found["left"]) != (counts["queued"], 0):
+        raise Fail(f"{stem}: the trace has {found['queued']} transports queued and {found['left']} left; the server counted {counts['queued']}")
+    del found["left"]
+    return found
+
+
+def whole(stem):
+    """Fail if the trace buffer overflowed."""
+    lost = stem.with_name(stem.name + ".lost").read_text().split()
+    if int(lost[-1]):
+        raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")
+
+
 def read_work(turns):
     """A piece of work: how long it took, in order, and at what depth the server saw its requests, all turns together."""
     elapsed, depths = [], []
     for stem in turns:
-        lost = stem.with_name(stem.name + ".lost").read_text().split()
-        if int(lost[-1]):
-            raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")
+        whole(stem)
         elapsed.append(1000 * int(stem.with_name(stem.name + ".us").read_text()))
         depths.append(trace.depth(stem.with_name(stem.name + ".trace").read_text().splitlines()))
     return {"elapsed_ns": sorted(elapsed), **{name: sum(depth[name] for depth in depths) for name in depths[0]}}

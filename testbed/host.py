@@ -19,6 +19,7 @@ PACKAGES = {
     "rsync": "the kernel's `make headers` and kselftest's install step",
     "xz-utils": "linux-source packages are xz tarballs",
     "sparse": "the kernel's own static checker",
+    "valgrind": "counts instructions and cache misses of lib/lwq.c (make lwq)",
     "mmdebstrap": "makes the guest in one step, touches no service, needs no root",
     "uidmap": "lets mmdebstrap work for a user who is not root",
     "debian-archive-keyring": "signs the suites the guest and the kernel source come from",

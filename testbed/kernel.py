@@ -150,14 +150,18 @@ def variant(base, commit, name, patch):
     done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
     if done.returncode == 0:
         return done.stdout.strip()
-    checkout(base, commit)
-    applied = git(base.repo, "apply", "--index", "-", stdin=patch, check=False)
-    if applied.returncode:
-        raise Fail(f"the patch of the variant {name} does not apply to the queue:\n{applied.stdout.rstrip()}")
+    # Without the working tree, where files that came and went again would have to be compiled again.
+    with tempfile.TemporaryDirectory(dir=cache()) as place:
+        index = {"GIT_INDEX_FILE": f"{place}/index"}
+        git(base.repo, "read-tree", commit, env=index)
+        applied = git(base.repo, "apply", "--cached", "-", stdin=patch, check=False, env=index)
+        if applied.returncode:
+            raise Fail(f"the patch of the variant {name} does not apply to the queue:\n{applied.stdout.rstrip()}")
+        files = git(base.repo, "write-tree", env=index).stdout.strip()
     when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
-    git(base.repo, "commit", "-q", "--allow-empty", "-m", f"test only: {name}", env=when)
-    git(base.repo, "branch", "-f", branch, "HEAD")
-    return git(base.repo, "rev-parse", "HEAD").stdout.strip()
+    made = git(base.repo, "commit-tree", files, "-p", commit, "-m", f"test only: {name}", env=when).stdout.strip()
+    git(base.repo, "branch", "-f", branch, made)
+    return made
 
 
 def content(base, commit):
@@ -184,15 +188,20 @@ def kernels(base, kind="sim", variants=None):
     with lock("source"):
         where = commits(base)
         where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
-        for name in where:
-            kept = cache() / "kernels" / f"{kind}-{digest(content(base, where[name]), compiler(), *fragments(kind))}"
-            if not kept.is_file():
-                build(base, where[name], kind, name, kept)
-            path = BUILD / name / ("linux" if kind == "sim" else f"linux-{kind}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            link(kept, path)
-            made[name] = path
+        for name, commit in where.items():
+            made[name] = executable(base, commit, kind, name)
     return made
+
+
+def executable(base, commit, kind, name):
+    """The kernel of a commit in build/NAME/, built unless one of the same content has been; hold the source's lock."""
+    kept = cache() / "kernels" / f"{kind}-{digest(content(base, commit), compiler(), *fragments(kind))}"
+    if not kept.is_file():
+        build(base, commit, kind, name, kept)
+    path = BUILD / name / ("linux" if kind == "sim" else f"linux-{kind}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    link(kept, path)
+    return path
 
 
 def link(kept, path):

@@ -65,6 +65,8 @@ def any_table(experiment, result):
         return rows_tables(experiment, result)
     if "work" in experiment:
         return work_table(experiment, result)
+    if experiment.get("queue"):
+        return queue_table(experiment, result)
     sweep = list(experiment.get("sweep", {}))
     rows = []
     for base, patched in zip(result["base"], result["patched"]):
@@ -73,6 +75,15 @@ def any_table(experiment, result):
                          one["count"], other["count"]])
     return f"{experiment['title']} (ms)\n\n" + table(
         [*sweep, "group", "p50 base", "p50 patched", "p99 base", "p99 patched", "done, base", "done, patched"], rows)
+
+
+def queue_table(experiment, result):
+    """How many transports wait, and how many of them one dequeue of the base's reverses under its lock."""
+    points, = result.values()
+    sweep = list(experiment["sweep"])
+    rows = [[*(point[name] for name in sweep), *(point[name] for name in ("queued", "median", "longest")),
+             f"{point['queued'] / max(point['refills'], 1):.1f}", point["refill"]] for point in points]
+    return f"{experiment['title']}\n\n" + table([*sweep, "queued", "waiting, median", "waiting, most", "reversed at once, mean", "most"], rows)
 
 
 def members(point):

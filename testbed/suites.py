@@ -21,12 +21,9 @@ def kunit(base, tally):
         if not configs:
             return
         kernel.checkout(base, where["patched"])
-        out = cache() / "build" / f"kunit-{digest(base.key, kernel.compiler())}"
         say("running KUnit: " + ", ".join(configs))
         log = BUILD / "kunit.log"
-        with kernel.building(out):
-            done = run("python3", "tools/testing/kunit/kunit.py", "run", f"--build_dir={out}", f"--jobs={len(os.sched_getaffinity(0))}",
-                       "--timeout=600", *[f"--kunitconfig={name}" for name in configs], cwd=base.repo, env=kernel.ENV, check=False, log=log)
+        done = run_kunit(base, configs, log)
     print("\n".join(line for line in done.stdout.splitlines() if re.search(r"=====|FAILED|ERROR|Testing complete", line)), flush=True)
     counts = kunit_counts(done.stdout)
     if not counts or not counts["passed"]:
@@ -38,6 +35,30 @@ def kunit(base, tally):
         print(f"     kunit.py: {counts}, status {done.returncode}; its output is in {log}")
         if not bad:
             tally.that("KUnit", f"kunit.py failed with status {done.returncode}")
+
+
+def kunit_place(base, cpus):
+    """kunit.py's build directory."""
+    return cache() / "build" / f"kunit{cpus if cpus > 1 else ''}-{digest(base.key, kernel.compiler())}"
+
+
+def kunit_py(base, verb, configs, cpus=1):
+    """A command line of kunit.py's for the checked-out source and User-mode Linux; to be run in base.repo with the source's lock held."""
+    return ["python3", "tools/testing/kunit/kunit.py", verb, f"--build_dir={kunit_place(base, cpus)}", f"--jobs={len(os.sched_getaffinity(0))}",
+            *(["--kconfig_add=CONFIG_SMP=y", f"--kconfig_add=CONFIG_NR_CPUS={cpus}"] if cpus > 1 else []),
+            *[f"--kunitconfig={name}" for name in configs]]
+
+
+# With more than one CPU, User-mode Linux needs the seccomp userspace.
+def kunit_boot(cpus):
+    return [f"ncpus={cpus}", "seccomp=on"] if cpus > 1 else []
+
+
+def run_kunit(base, configs, log, cpus=1, limit=600):
+    """Run kunit.py over `configs`."""
+    with kernel.building(kunit_place(base, cpus)):
+        return run(*kunit_py(base, "run", configs, cpus), f"--timeout={limit}", *[f"--kernel_args={word}" for word in kunit_boot(cpus)],
+                   cwd=base.repo, env=kernel.ENV, check=False, log=log)
 
 
 def kunit_counts(text):

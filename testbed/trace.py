@@ -33,3 +33,35 @@ def depth(lines):
             flight[client] = max(now - 1, 0)
             found["requests"] += name == "svc_send"
     return found
+
+
+# What makes a transport one to queue, unless it is BUSY.
+READY = {"CONN", "CLOSE", "HANDSHAKE", "DATA", "DEFERRED"}
+
+
+def waiting(lines):
+    """How many transports wait in a pool's queue, of lines "EVENT FLAG|FLAG…" in order; one CPU, so nothing comes in between.
+
+    {"queued": transports queued, "longest", "median": how many waited when one was, that one included, "refills": dequeues that found
+    no entry in order and reversed all that had come since, as the base's lwq does, "refill": the most that one of them reversed,
+    "left": how many were queued and not dequeued}
+    """
+    lengths, refills, ordered = [], [], 0
+    length = 0
+    for line in lines:
+        event, _, flags = line.strip().partition(" ")
+        flags = set(flags.split("|"))
+        if event == "svc_xprt_enqueue" and flags & READY and "BUSY" not in flags:
+            length += 1
+            lengths.append(length)
+        elif event == "svc_xprt_no_write_space":
+            length -= 1
+            lengths.pop()
+        elif event == "svc_xprt_dequeue":
+            if not ordered:
+                refills.append(length)
+                ordered = length
+            ordered -= 1
+            length -= 1
+    return {"queued": len(lengths), "longest": max(lengths, default=0), "median": sorted(lengths)[len(lengths) // 2] if lengths else 0,
+            "refills": len(refills), "refill": max(refills, default=0), "left": length}
