@@ -8,9 +8,10 @@ TESTBED = PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed
 help:
 	@echo 'make demo             the floor: base beside patched, as a table and a picture'
 	@echo 'make test             everything that is tested; ends with "N passed, N failed"'
+	@echo 'make test KIND=x86    the selftests on two emulated x86-64 CPUs, with disks that User-mode Linux has not'
 	@echo 'make bench [B=NAME]   every experiment of bench/, or one'
 	@echo 'make record [B=NAME]  the same, kept as bench/results and in the README'
-	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, KIND=debug: on real time)'
+	@echo 'make kernels          build/base/linux and build/patched/linux (KIND=smp, debug, x86: other machines)'
 	@echo 'make tree             tree/: base + one commit a patch, to work in (FORCE=1: anew; nothing is lost)'
 	@echo 'make export           patches/ from tree/'
 	@echo 'make series           the paths of the patches: git am $$(make -s -C ../knfsd-queue series)'
@@ -26,11 +27,11 @@ setup:
 
 demo test check kernels bench record: setup
 
-demo test check check-exported series export clean:
+demo check check-exported series export clean:
 	@$(TESTBED) $@
 
-kernels:
-	@$(TESTBED) kernels $(if $(KIND),--kind $(KIND))
+kernels test:
+	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
 
 bench record:
 	@$(TESTBED) $@ $(B)
