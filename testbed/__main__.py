@@ -106,9 +106,12 @@ def record(args):
     report.readme("floor")
 
 
-def test(_):
+def test(args):
     """Everything: the testbed's own tests, the queue's checks, KUnit, the selftests, and the figures twice."""
     tally = Tally()
+    if args.kind != "sim":
+        suites.selftests(base.find(), tally, args.kind)
+        return tally.close()
     say("the testbed's own tests")
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=ROOT, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -183,6 +186,8 @@ def main():
             command.add_argument("--force", action="store_true", help="make it anew; what it held is kept on a branch")
         if name == "kernels":
             command.add_argument("--kind", choices=kernel.KINDS, default="sim")
+        if name == "test":
+            command.add_argument("--kind", choices=suites.LIMIT, default="sim", help="the selftests on another kind of machine, and nothing else")
         if name in ("bench", "record"):
             command.add_argument("names", nargs="*", metavar="EXPERIMENT")
         if name == "lwq":

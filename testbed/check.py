@@ -66,7 +66,7 @@ def compile_step(base, commit, names, out):
     if targets := objects(names):
         with kernel.building(out):
             kernel.configure(base.repo, out, "check")
-            said += run(*kernel.MAKE, "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
+            said += run(*kernel.make_line("check"), "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *targets, env=kernel.ENV, log=log).stdout
     if any(name.startswith(SELFTESTS) for name in names):
         with tempfile.TemporaryDirectory(dir=cache()) as place:
             said += kernel.install_selftests(base, pathlib.Path(place), log)
@@ -92,7 +92,7 @@ def warnings(base, commit, names, out):
     code = [name.removesuffix(".c") + ".o" for name in here if name.endswith(".c")]
     if code:
         kernel.configure(base.repo, out, "check")
-        said += run(*kernel.MAKE, "-C", base.repo, f"O={out}", "C=2", f"CHECK={SPARSE}", *code, env=kernel.ENV, check=False).stdout
+        said += run(*kernel.make_line("check"), "-C", base.repo, f"O={out}", "C=2", f"CHECK={SPARSE}", *code, env=kernel.ENV, check=False).stdout
     if "not available or not up to date" in said:
         raise Fail(f"the kernel does not accept this sparse:\n{said}")
     lines = {re.sub(r":\d+(:\d+)?(?=[: ])", "", line.replace("../", "")) for line in said.splitlines()}

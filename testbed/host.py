@@ -18,6 +18,8 @@ PACKAGES = {
     "git": "the queue is kept, applied and exported with git am and format-patch",
     "rsync": "the kernel's `make headers` and kselftest's install step",
     "xz-utils": "linux-source packages are xz tarballs",
+    "libelf-dev": "objtool, which is part of building for x86-64",
+    "qemu-system-x86": "the machine with two CPUs and other disks (KIND=x86); emulated, so that no KVM is needed",
     "sparse": "the kernel's own static checker",
     "valgrind": "counts instructions and cache misses of lib/lwq.c (make lwq)",
     "mmdebstrap": "makes the guest in one step, touches no service, needs no root",

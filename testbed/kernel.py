@@ -20,13 +20,27 @@ KINDS = {
     "smp": ("nfsd", "uml", "smp"),
     "debug": ("nfsd", "uml", "debug"),
     "check": ("nfsd", "uml", "kunit"),
+    "x86": ("nfsd", "x86"),
 }
-MAKE = ("make", "ARCH=um", "SUBARCH=x86_64", "LOCALVERSION=")
 # A kernel's text must not depend on where and when it was built, nor on the user's settings.
 ENV = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "knfsd-queue", "KBUILD_BUILD_HOST": "testbed",
        "MAKEFLAGS": "", "MAKELEVEL": "", "KCFLAGS": "", "LC_ALL": "C"}
 # How many a first build makes, about: only the progress bar wants to know.
-OBJECTS = 1240
+OBJECTS = {"x86": 2060}
+
+
+def for_qemu(kind):
+    """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
+    return "uml" not in KINDS[kind]
+
+
+def make_line(kind):
+    return ("make", *(("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")), "LOCALVERSION=")
+
+
+def image(kind):
+    """What is booted, in a build directory."""
+    return "arch/x86/boot/bzImage" if for_qemu(kind) else "linux"
 
 
 def fragments(kind):
@@ -59,7 +73,7 @@ def configure(src, out, kind):
     if key.is_file() and key.read_text() == made_of:
         return
     key.unlink(missing_ok=True)
-    make = (*MAKE, "-C", src, f"O={out}")
+    make = (*make_line(kind), "-C", src, f"O={out}")
     run(*make, "tinyconfig", env=ENV)
     run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *fragments(kind), env=ENV)
     run(*make, "olddefconfig", env=ENV)
@@ -105,11 +119,11 @@ def building(out):
     (out / "building").unlink()
 
 
-def make(src, out, what, log):
+def make(src, out, kind, what, log):
     """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
-    total = None if (out / "vmlinux").is_file() else OBJECTS
+    total = None if (out / "vmlinux").is_file() else OBJECTS.get(kind, 1240)
     log.parent.mkdir(parents=True, exist_ok=True)
-    argv = [*MAKE, "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
+    argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
     count = 0
     with open(log, "w", buffering=1) as text, bar(total, what, "objects") as progress:
         build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
@@ -223,10 +237,10 @@ def build(base, commit, kind, name, kept):
     say(f"building the {name} kernel ({kind}); what make says goes to {BUILD / name}/make-{kind}.log")
     with building(out):
         configure(base.repo, out, kind)
-        count = make(base.repo, out, f"{name} kernel", BUILD / name / f"make-{kind}.log")
+        count = make(base.repo, out, kind, f"{name} kernel", BUILD / name / f"make-{kind}.log")
     say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
     with whole(kept) as part:
-        shutil.copy2(out / "linux", part)
+        shutil.copy2(out / image(kind), part)
 
 
 def selftests(base):

@@ -2,14 +2,35 @@
 """Running the kernel's own test runners, kunit.py and run_kselftest.sh, and counting what they say."""
 
 import concurrent.futures
+import functools
 import os
 import re
 
-from . import check, guest, kernel, uml
+from . import check, guest, kernel, qemu, uml
 from .util import BUILD, ROOT, cache, digest, lock, run, say, tail
 
 # Case by case, what the queue's selftests must find wrong with the base: a test that passes there proves nothing.
 FAILS_ON_BASE = ROOT / "tests" / "fails-on-base"
+# Seconds of real time for a whole boot; for one script, of the guest's time.
+LIMIT = {"sim": 900, "x86": 3600}
+TIMEOUT = {"sim": 300, "x86": 900}
+
+
+def listed(path):
+    """The lines of a file that say something."""
+    return [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def left_out(kind):
+    """{script: why it is not run on this kind of machine}"""
+    words = [line.split(None, 2) for line in listed(ROOT / "tests" / "left-out")]
+    return {script: why for where, script, why in words if where == kind}
+
+
+def fails_on_base(kind):
+    """The cases that have to fail on the base, on this kind of machine."""
+    cases = listed(FAILS_ON_BASE) + (listed(FAILS_ON_BASE.with_suffix("." + kind)) if kind != "sim" else [])
+    return {case for case in cases if case.partition(": ")[0] not in left_out(kind)}
 
 
 def kunit(base, tally):
@@ -70,16 +91,22 @@ def kunit_counts(text):
 def selftests(base, tally, kind="sim"):
     """The queue's kselftests in the guest, on patched, where all must pass, and on base, where those listed must fail."""
     place = kernel.selftests(base)
-    script = BUILD / "selftests.sh"
+    script = BUILD / f"selftests-{kind}.sh"
     script.parent.mkdir(exist_ok=True)
+    without = left_out(kind)
     # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again, which has to be a pipe.
-    script.write_text(f"#!/bin/bash\ncd /host{place} && ./run_kselftest.sh -c nfsd 2>&1 | cat >/results/ktap\n")
+    script.write_text("#!/bin/bash\nexport NFSD_TEST_DISKS=$(cd /sys/block && echo $(ls | grep -E '^(nvme|pmem)'))\n"
+                      f"cd /host{place} && ./run_kselftest.sh -c nfsd {' '.join(f'-S nfsd:{name}' for name in without)} "
+                      f"-o {TIMEOUT[kind]} 2>&1 | cat >/results/ktap\n")
     kernels = kernel.kernels(base, kind)
     guest.root()
-    say(f"running the selftests on {', '.join(kernels)} ({kind})")
-    expected = {line for line in FAILS_ON_BASE.read_text().splitlines() if line and not line.startswith("#")}
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        boots = {name: pool.submit(uml.boot, path, script, BUILD / f"selftests-{name}-{kind}", 900, kind == "sim")
+    say(f"running the selftests on {', '.join(kernels)} ({kind}); " + "; ".join(f"without {name}: {why}" for name, why in without.items()))
+    expected = fails_on_base(kind)
+    machine = qemu.boot if kernel.for_qemu(kind) else functools.partial(uml.boot, simulated=kind == "sim")
+    # A guest of QEMU's keeps two CPUs busy.
+    at_once = 1 if kernel.for_qemu(kind) else len(os.sched_getaffinity(0))
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        boots = {name: pool.submit(machine, path, script, BUILD / f"selftests-{name}-{kind}", LIMIT[kind])
                  for name, path in kernels.items()}
     results = {}
     for name, boot in boots.items():
@@ -88,7 +115,7 @@ def selftests(base, tally, kind="sim"):
         results[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
         if not results[name]:
             tally.that(f"selftests on {name}", f"no test was run; see {said.parent}")
-    for case, verdict in results["patched"].items():
+    for case, verdict in {**dict.fromkeys(sorted(expected), "was not run"), **results["patched"]}.items():
         tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {BUILD}/selftests-patched-{kind}/ktap")
     for case in sorted(expected):
         verdict = results["base"].get(case, "was not run")

@@ -60,13 +60,18 @@ def boot(kernel, script, results, limit=300, simulated=True, words=()):
     status whatever happens. A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
     """
     results = pathlib.Path(results).resolve()
+    line = command(pathlib.Path(kernel).resolve(), guest.root(), pathlib.Path(script).resolve(), results, simulated, words)
+    return run(line, results, limit, simulated)
+
+
+def run(line, results, limit, simulated, descriptors=()):
+    """Run the command that is a guest, of whatever kind, and judge it."""
     remove(results)
     results.mkdir(parents=True)
     console = results / "console"
-    line = command(pathlib.Path(kernel).resolve(), guest.root(), pathlib.Path(script).resolve(), results, simulated, words)
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out:
-        done = subprocess.run(["timeout", "--kill-after=10", str(limit), *line], stdin=subprocess.DEVNULL, stdout=out,
+        done = subprocess.run(["timeout", "--kill-after=10", str(limit), *line], stdin=subprocess.DEVNULL, stdout=out, pass_fds=descriptors,
                               stderr=subprocess.STDOUT, preexec_fn=functools.partial(in_child, simulated))
     verdict(console, results / "exit", done.returncode, limit)
     return results

@@ -11,7 +11,7 @@ import time
 import pytest
 from conftest import Fail
 
-from testbed import guest, kernel, uml, util
+from testbed import guest, kernel, qemu, suites, uml, util
 
 
 def test_an_option_that_did_not_survive_is_named():
@@ -25,7 +25,8 @@ def test_an_option_that_did_not_survive_is_named():
 @pytest.mark.parametrize("kind", kernel.KINDS)
 def test_every_fragment_asks_for_something(kind):
     assert kernel.asked(kind)["CONFIG_NFSD"] == "y"
-    assert (kernel.asked(kind)["CONFIG_UML_TIME_TRAVEL_SUPPORT"] == "n") == (kind == "smp")
+    assert (kernel.asked(kind).get("CONFIG_UML_TIME_TRAVEL_SUPPORT", "n") == "n") == (kind in ("smp", "x86"))
+    assert kernel.for_qemu(kind) == (kind == "x86")
 
 
 def write(path, when):
@@ -89,16 +90,19 @@ def test_a_command_that_is_missing_says_so():
         util.run("no-such-command-anywhere")
 
 
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """boot() with a shell script in the place of the kernel: it gets the boot line and plays the guest."""
+@pytest.fixture(params=["uml", "qemu"])
+def machine(tmp_path, monkeypatch, request):
+    """boot() with a shell script in the place of the kernel, or of QEMU: it gets the boot line and plays the guest."""
     monkeypatch.setattr(guest, "root", lambda: tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
     def boot(body, limit=20):
-        path = tmp_path / "linux"
-        path.write_text(f"#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n")
-        path.chmod(0o755)
-        return uml.boot(path, tmp_path / "script", tmp_path / "results", limit)
+        for name in ("linux", "qemu-system-x86_64"):
+            path = tmp_path / name
+            path.write_text(f"#!/bin/bash\nfor word in $*; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n")
+            path.chmod(0o755)
+        boots = {"uml": uml.boot, "qemu": qemu.boot}
+        return boots[request.param](tmp_path / "linux", tmp_path / "script", tmp_path / "results", limit)
     return boot
 
 
@@ -162,6 +166,26 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
     testbed.send_signal(signal.SIGKILL)
     testbed.wait()
     assert gone(int(pid.read_text()))
+
+
+def test_only_existing_selftests_are_left_out_each_with_a_reason():
+    have = {line.rpartition("/")[2] for path in util.PATCHES.glob("*/*.patch") for line in path.read_text(errors="replace").splitlines()
+            if line.startswith("+++ b/tools/testing/selftests/nfsd/")}
+    for kind in suites.LIMIT:
+        for script, why in suites.left_out(kind).items():
+            assert script in have and why
+
+
+def test_what_is_left_out_need_not_fail_on_base(monkeypatch, tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim rdma.sh no device\n")
+    (tmp_path / "tests/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
+    (tmp_path / "tests/fails-on-base.x86").write_text("rdma.sh: a case\n")
+    monkeypatch.setattr(suites, "ROOT", tmp_path)
+    monkeypatch.setattr(suites, "FAILS_ON_BASE", tmp_path / "tests/fails-on-base")
+    assert suites.left_out("x86") == {"slow.sh": "it is slow"}
+    assert suites.fails_on_base("x86") == {"fast.sh: a case: with a colon", "rdma.sh: a case"}
+    assert suites.fails_on_base("sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 
 
 def test_a_second_process_waits_for_the_lock(tmp_path):
