@@ -95,13 +95,15 @@ def measure_cost(_):
 
 
 def record(args):
-    """Run experiments and keep their results in bench/results, and the README's table and picture with them."""
+    """Run experiments and keep their results and tables in bench/results, and the README's table and picture with them."""
     bench(args)
     experiment.RESULTS.mkdir(exist_ok=True)
     for path in sorted((BUILD / "results").glob("*.json")):
-        shutil.copyfile(path, experiment.RESULTS / path.name)
-        if "tables" in experiment.load(path.stem):
-            report.rows_picture(experiment.load(path.stem), experiment.RESULTS / path.name, experiment.RESULTS / path.stem)
+        what, kept = experiment.load(path.stem), experiment.RESULTS / path.name
+        shutil.copyfile(path, kept)
+        kept.with_suffix(".md").write_text(f"# {report.any_table(what, report.read(kept))}\n")
+        if "tables" in what:
+            report.rows_picture(what, kept, kept.with_suffix(""))
     report.floor_picture(experiment.RESULTS / "floor.json", PICTURE)
     report.readme("floor")
 
