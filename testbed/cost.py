@@ -65,8 +65,8 @@ def cycles(executable, place):
 
 
 def measure(base):
-    """Print both tables, and leave the instructions by function in build/results/cost.json."""
-    results = BUILD / "results"
+    """Print both tables, and leave the instructions by function in build/cost/cost.json."""
+    results = BUILD / "cost"
     results.mkdir(parents=True, exist_ok=True)
     counted = {name: instructions(path, results / f"cost-{name}") for name, path in kernels(base, "sim").items()}
     (results / "cost.json").write_text(json.dumps(counted, indent=1, sort_keys=True) + "\n")
