@@ -15,7 +15,7 @@ from .util import BUILD, ROOT, Fail, lock, say, tail
 
 MUTANTS = ROOT / "tests" / "mutants"
 # Real seconds for a whole run of a topic's suites; a hang is a way to notice, too.
-LIMIT = 60
+LIMIT = 240
 # User-mode Linux's; with one, faults that need two consumers at once would live.
 CPUS = 2
 
