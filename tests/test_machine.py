@@ -116,7 +116,7 @@ def gone(pid):
     for _ in range(200):
         try:
             stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # before it was opened, or before it was read
             return True
         if stat.rpartition(")")[2].split()[0] == "Z":
             return True
