@@ -28,6 +28,7 @@ PACKAGES = {
     "python3": "the testbed (3.11 or later)",
     "python3-ply": "checkpatch's check of licence tags",
     "python3-git": "the same",
+    "python3-jsonschema": "says what is wrong with a topic.toml or an experiment, by a schema that is data itself",
     "python3-tqdm": "progress bars",
     "python3-matplotlib": "the pictures; the SVG is the same for the same data",
     "python3-pytest": "the testbed's own tests",

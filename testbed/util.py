@@ -12,8 +12,8 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 TREE = ROOT / "tree"
-PATCHES = ROOT / "patches"
-CONFIGS = ROOT / "configs"
+
+
 
 
 class Fail(Exception):

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The guest's root: Debian trixie by mmdebstrap, never written to once it is made."""
+
+import os
+import pathlib
+
+from .. import host
+from ..util import cache, digest, lock, need_space, run, say, whole
+
+SUITE = "trixie"
+PACKAGES = {
+    "nfs-kernel-server": "rpc.nfsd, rpc.mountd, exportfs: the server's own userland",
+    "nfs-common": "mount.nfs",
+    "rpcbind": "NFSv3 clients ask it for mountd's port",
+    "xfsprogs": "mkfs.xfs",
+    "e2fsprogs": "mkfs.ext4",
+    "krb5-kdc": "a realm of the guest's own, for sec=krb5",
+    "krb5-admin-server": "kadmin.local, which makes the realm's keys",
+    "dmsetup": "disks whose properties change under a mounted file system",
+    "iproute2": "ip",
+    "ktls-utils": "tlshd, which does the handshakes of RPC with TLS",
+    "openssl": "certificates for tlshd",
+    "fio": "real load through a real mount",
+    "kmod": "modprobe, which nfs-utils calls",
+    "procps": "ps, pgrep, sysctl",
+    "git": "`git status` as real work (bench/work.toml)",
+    "tcc": "a compiler in one small program, to read headers with",
+    "libc6-dev": "some thousand real headers, for the compiler and as a tree to walk",
+}
+STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
+
+
+def root():
+    """The guest's root directory, made if it is not there.
+
+    It is unpacked from a tarball without device nodes or owners, so that it belongs to the user who made it, whoever that is, and
+    can be deleted by plain rm; the guest sees those files as its root's own.
+    """
+    key = digest(SUITE, " ".join(PACKAGES), STAGE1)
+    place = cache() / "guest" / key
+    with lock("guest"):
+        if not place.is_dir():
+            need_space(cache(), 1.5, "the guest's root")
+            say(f"making the guest's root ({SUITE}, {', '.join(PACKAGES)})")
+            tarball = cache() / "guest" / f"{key}.tar"
+            with whole(tarball) as part:
+                run("mmdebstrap", "--variant=minbase", "--format=tar", f"--include={','.join(PACKAGES)}", "--quiet",
+                    f"--keyring={host.KEYRING}", SUITE, part, host.mirror(), log=cache() / "guest" / f"{key}.log",
+                    env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")})
+            with whole(place) as part:
+                part.mkdir()
+                run("tar", "-xf", tarball, "-C", part, "--exclude=./dev/*", "--no-same-owner")
+                for point in ("host", "results"):
+                    (part / point).mkdir()
+                (part / "guest-init").write_bytes(STAGE1.read_bytes())
+                (part / "guest-init").chmod(0o755)
+            tarball.unlink()
+    return place

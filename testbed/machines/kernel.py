@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels: base and patched, built one after the other in one build directory, so that the second is incremental."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+
+from .. import schema
+from ..series import topics as store
+from ..series import tree
+from ..series.base import git
+from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
+
+CONFIGS = pathlib.Path(__file__).with_name("configs")
+# What a kind of kernel is: the fragments merged over tinyconfig, in order; the topics' own come in the place of "topics".
+KINDS = {
+    "sim": ("base", "topics", "uml"),
+    "smp": ("base", "topics", "uml", "smp"),
+    "debug": ("base", "topics", "uml", "debug"),
+    "check": ("base", "topics", "uml", "kunit"),
+    "x86": ("base", "topics", "x86"),
+}
+# A kernel's text must not depend on where and when it was built, nor on the user's settings.
+ENV = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "knfsd-queue", "KBUILD_BUILD_HOST": "testbed",
+       "MAKEFLAGS": "", "MAKELEVEL": "", "KCFLAGS": "", "LC_ALL": "C"}
+# How many a first build makes, about: only the progress bar wants to know.
+OBJECTS = {"x86": 2060}
+
+
+@dataclasses.dataclass(frozen=True)
+class Flavour:
+    """What is built: a kernel for a kind of machine, with the options that a group of topics asks for."""
+    kind: str
+    # The topic whose fragment tells this group from others; "" for the group that comes first in the order.
+    group: str
+    configs: tuple[pathlib.Path, ...]
+
+    @property
+    def name(self):
+        return self.kind + (f"-{self.group}" if self.group else "")
+
+    @property
+    def image(self):
+        """What an executable of this flavour is called in build/NAME/."""
+        return "linux" if self.name == "sim" else f"linux-{self.name.removeprefix('sim-')}"
+
+    @property
+    def fragments(self):
+        """The fragments merged over tinyconfig, in order."""
+        return [path for name in KINDS[self.kind] for path in (self.configs if name == "topics" else [CONFIGS / f"{name}.config"])]
+
+
+def flavours(kind="sim"):
+    """{flavour: [topics]}: topics that ask for the same fragments share kernels; one that asks for none uses the first group's."""
+    topics = store.series()
+    asked = {topic.name: tuple(one.config for one in store.closure(topics, topic.name) if one.config) for topic in topics}
+    first = next((configs for configs in asked.values() if configs), ())
+    groups = {}
+    for topic in topics:
+        groups.setdefault(asked[topic.name] or first, []).append(topic)
+    return {Flavour(kind, "" if configs == first else configs[-1].parent.name, configs): found for configs, found in groups.items()}
+
+
+def flavour(topic, kind="sim"):
+    """The flavour that a topic's tests and experiments are run on."""
+    return next(found for found, topics in flavours(kind).items() if topic in [one.name for one in topics])
+
+
+def everything():
+    """The flavour with every topic's options and every KUnit test, which is compiled and never booted."""
+    return Flavour("check", "", tuple(topic.config for topic in store.series() if topic.config))
+
+
+def for_qemu(kind):
+    """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
+    return "uml" not in KINDS[kind]
+
+
+def make_line(kind):
+    return ("make", *(("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")), "LOCALVERSION=")
+
+
+def image(kind):
+    """What is booted, in a build directory."""
+    return "arch/x86/boot/bzImage" if for_qemu(kind) else "linux"
+
+
+def asked(fragments):
+    """{option: value asked for} over fragments; "n" for `# CONFIG_X is not set`."""
+    options = {}
+    for fragment in fragments:
+        for line in fragment.read_text().splitlines():
+            if found := re.fullmatch(r"(CONFIG_\w+)=(.+)", line):
+                options[found[1]] = found[2]
+            elif found := re.fullmatch(r"# (CONFIG_\w+) is not set", line):
+                options[found[1]] = "n"
+    return options
+
+
+def lost(options, config):
+    """The options of `options` that the text of a .config does not have as asked."""
+    have = dict(re.findall(r"^(CONFIG_\w+)=(.+)$", config, re.M))
+    return [f"{name}={value} (is {have.get(name, 'n')})" for name, value in options.items() if have.get(name, "n") != value]
+
+
+def configure(src, out, what):
+    """Leave out/.config as the fragments say; not touched if neither they nor any Kconfig of the source changed."""
+    out.mkdir(parents=True, exist_ok=True)
+    key = out / "configured"
+    made_of = digest(*what.fragments, git(src, "ls-files", "-s", "*Kconfig*").stdout)
+    if key.is_file() and key.read_text() == made_of:
+        return
+    key.unlink(missing_ok=True)
+    make = (*make_line(what.kind), "-C", src, f"O={out}")
+    run(*make, "tinyconfig", env=ENV)
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *what.fragments, env=ENV)
+    run(*make, "olddefconfig", env=ENV)
+    missing = lost(asked(what.fragments), (out / ".config").read_text())
+    if missing:
+        raise Fail(f"options asked for in {', '.join(schema.shown(path) for path in what.fragments)} did not survive olddefconfig:\n  " + "\n  ".join(missing)
+                   + "\nA dependency is missing there, or this kernel has renamed or dropped the option")
+    key.write_text(made_of)
+
+
+def sweep(out):
+    """Remove what a killed build may have left half-written, and keep what it finished.
+
+    Kbuild writes .X.cmd after X, so an X without a .cmd as new was not finished. What was being written in the build's last ten
+    seconds, .cmd files included, is not trusted either; headers in include/ are put in place by rename.
+    """
+    mark = out / "building"
+    if not mark.exists():
+        return
+    say("the last build was killed: removing what it was writing")
+    began = mark.stat().st_mtime - 1
+    times = {pathlib.Path(top, name): pathlib.Path(top, name).lstat().st_mtime for top, _, files in os.walk(out) for name in files}
+    times = {path: when for path, when in times.items() if when >= began and path.name not in (".config", "configured", "building")}
+    newest = max(times.values(), default=0)
+    for path, when in times.items():
+        unfinished = not path.name.startswith(".") and out / "include" not in path.parents \
+            and times.get(path.with_name(f".{path.name}.cmd"), 0) < when
+        if unfinished or when >= newest - 10:
+            path.unlink()
+
+
+@contextlib.contextmanager
+def building(out):
+    """Around a make in `out`: marks it, so that the next one knows if this one was killed. A failed make cleans up itself."""
+    out.mkdir(parents=True, exist_ok=True)
+    sweep(out)
+    (out / "building").touch()
+    try:
+        yield
+    except Fail:
+        (out / "building").unlink()
+        raise
+    (out / "building").unlink()
+
+
+def make(src, out, kind, title, log):
+    """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
+    total = None if (out / "vmlinux").is_file() else OBJECTS.get(kind, 1240)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
+    count = 0
+    with open(log, "w", buffering=1) as text, bar(total, title, "objects") as progress:
+        build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                 pass_fds=HELD)
+        for line in build.stdout:
+            text.write(line)
+            if re.match(r"  (CC|AS|HOSTCC) ", line):
+                count += 1
+                progress.update()
+        status = build.wait()
+    if status:
+        errors = [line for line in log.read_text().splitlines() if re.search(r"error|\*\*\*|No space", line)]
+        raise Fail(f"{title}: make failed with status {status}; all it said is in {log}:\n" + tail("\n".join(errors) or log.read_text()))
+    return count
+
+
+def compiler():
+    return run("gcc", "--version").stdout.splitlines()[0]
+
+
+def commits(base):
+    """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
+    branch = f"queue-{store.queue_digest()}"
+    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
+    if done.returncode == 0:
+        head = done.stdout.strip()
+    else:
+        say("applying the queue")
+        head = tree.apply(base.repo, store.series(), base.commit)
+        git(base.repo, "branch", "-f", branch, head)
+    return {"base": base.commit, "patched": head}
+
+
+def variant(base, commit, name, patch):
+    """The commit that a test-only patch makes of `commit`, in base.repo."""
+    branch = f"variant-{digest(commit, patch)}"
+    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
+    if done.returncode == 0:
+        return done.stdout.strip()
+    # Without the working tree, where files that came and went again would have to be compiled again.
+    with tempfile.TemporaryDirectory(dir=cache()) as place:
+        index = {"GIT_INDEX_FILE": f"{place}/index"}
+        git(base.repo, "read-tree", commit, env=index)
+        applied = git(base.repo, "apply", "--cached", "-", stdin=patch, check=False, env=index)
+        if applied.returncode:
+            raise Fail(f"the patch of the variant {name} does not apply to the queue:\n{applied.stdout.rstrip()}")
+        files = git(base.repo, "write-tree", env=index).stdout.strip()
+    when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
+    made = git(base.repo, "commit-tree", files, "-p", commit, "-m", f"test only: {name}", env=when).stdout.strip()
+    git(base.repo, "branch", "-f", branch, made)
+    return made
+
+
+def content(base, commit):
+    """What identifies a commit's files: a patch whose message alone has changed makes the same kernel."""
+    return git(base.repo, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
+
+
+def checkout(base, commit):
+    git(base.repo, "checkout", "-q", "--force", "--detach", commit)
+    git(base.repo, "clean", "-fdq")
+
+
+def workplace(base, what):
+    """The build directory of a base and a flavour; make itself sees what changed in the configuration and the source."""
+    return cache() / "build" / f"{what.name}-{digest(base.key, compiler())}"
+
+
+def kernels(base, what, variants=None):
+    """Build the kernels of a flavour; returns {"base": path, "patched": path} of executables in build/.
+
+    variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
+    """
+    made = {}
+    with lock("source"):
+        where = commits(base)
+        where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
+        for name, commit in where.items():
+            made[name] = executable(base, commit, what, name)
+    return made
+
+
+def executable(base, commit, what, name):
+    """The kernel of a commit in build/NAME/, built unless one of the same content has been; hold the source's lock."""
+    kept = cache() / "kernels" / f"{what.kind}-{digest(content(base, commit), compiler(), *what.fragments)}"
+    if not kept.is_file():
+        build(base, commit, what, name, kept)
+    path = BUILD / name / what.image
+    path.parent.mkdir(parents=True, exist_ok=True)
+    link(kept, path)
+    return path
+
+
+def link(kept, path):
+    temporary = path.with_name(path.name + ".part")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(kept, temporary)
+    except OSError:
+        shutil.copy2(kept, temporary)
+    temporary.rename(path)
+    temporary.unlink(missing_ok=True)  # of two names of the same file, rename() leaves both
+
+
+def build(base, commit, what, name, kept):
+    out = workplace(base, what)
+    need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
+    checkout(base, commit)
+    began = time.monotonic()
+    log = BUILD / name / f"make-{what.name}.log"
+    say(f"building the {name} kernel ({what.name}); what make says goes to {log}")
+    with building(out):
+        configure(base.repo, out, what)
+        count = make(base.repo, out, what.kind, f"{name} kernel", log)
+    say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
+    with whole(kept) as part:
+        shutil.copy2(out / image(what.kind), part)
+
+
+def targets():
+    """The directories of tools/testing/selftests that the topics' tests are in."""
+    return list(dict.fromkeys(target for topic in store.series() for target in topic.selftests))
+
+
+def selftests(base):
+    """Build and install the topics' kselftests; returns the directory that holds run_kselftest.sh."""
+    with lock("source"):
+        commit = commits(base)["patched"]
+        place = cache() / "selftests" / digest(content(base, commit), compiler(), " ".join(targets()))
+        if not place.is_dir():
+            say("building the selftests")
+            checkout(base, commit)
+            with whole(place) as part:
+                install_selftests(base, targets(), part, BUILD / "selftests-make.log")
+    return place
+
+
+def install_selftests(base, names, place, log):
+    """Build selftests of the checked-out source into `place`; returns what make said. The source is not written to."""
+    for name in names:
+        if not (base.repo / "tools/testing/selftests" / name / "Makefile").is_file():
+            raise Fail(f"a topic.toml names the selftests {name}; the patched kernel has no tools/testing/selftests/{name}/Makefile")
+    with tempfile.TemporaryDirectory(dir=cache()) as out:
+        return run("make", "-C", base.repo / "tools/testing/selftests", f"TARGETS={' '.join(names)}", f"O={out}", "install",
+                   f"KSFT_INSTALL_PATH={place}", env=ENV, log=log).stdout

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+"""TOML files as checked data: whatever is wrong with one is said in a line, before anything is downloaded or built."""
+
+import difflib
+import pathlib
+import tomllib
+from typing import Any
+
+from .util import ROOT, Fail
+
+Schema = dict[str, Any]
+
+STRING: Schema = {"type": "string", "minLength": 1}
+STRINGS: Schema = {"type": "array", "items": STRING, "uniqueItems": True}
+COUNT: Schema = {"type": "integer", "minimum": 1}
+
+
+def table(required: dict[str, Schema], **optional: Schema) -> Schema:
+    """A table that has these keys, may have those, and no other."""
+    return {"type": "object", "properties": {**required, **optional}, "required": list(required), "additionalProperties": False}
+
+
+def mapping(of: Schema) -> Schema:
+    """A table whose keys are names of the writer's own."""
+    return {"type": "object", "additionalProperties": of}
+
+
+def shown(path: pathlib.Path) -> str:
+    """A path as a person in the checkout would type it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def parse(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Fail(f"{shown(path)}: not TOML: {error}") from error
+
+
+def check(data: Any, schema: Schema, path: pathlib.Path) -> None:
+    """Raise Fail with one line for what of `data`, which was read from `path`, is not as the schema has it."""
+    import jsonschema
+
+    validator = jsonschema.Draft202012Validator(schema)
+    error = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    if error is None:
+        return
+    where = ".".join(f"[{part}]" if isinstance(part, int) else part for part in error.absolute_path).replace(".[", "[")
+    raise Fail(f"{shown(path)}: {where + ': ' if where else ''}{said(error)}")
+
+
+def said(error: Any) -> str:
+    if error.validator == "additionalProperties":
+        known = sorted(error.schema.get("properties", {}))
+        unknown = sorted(set(error.instance) - set(known))
+        return "; ".join(f"unknown key {name}{meant(name, known)}" for name in unknown) + f"; known here: {', '.join(known)}"
+    if error.validator == "required":
+        return f"lacks {', '.join(name for name in error.validator_value if name not in error.instance)}"
+    if error.validator == "enum":
+        return f"{error.instance!r} is not one of {', '.join(map(str, error.validator_value))}{meant(str(error.instance), map(str, error.validator_value))}"
+    if error.validator == "type":
+        return f"{error.instance!r} is not of type {error.validator_value}"
+    return error.schema.get("description") or error.message
+
+
+def meant(name: str, known: Any) -> str:
+    """A guess at what a misspelt name was to be."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f" (meant: {close[0]}?)" if close else ""

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The topics: what is in topics/NAME/, and in which order.
+
+A topic is one mailable series of patches with all that proves it. topic.toml says what the testbed has to know of it; nothing in the testbed
+knows a topic by its name.
+"""
+
+import dataclasses
+import pathlib
+import re
+from collections.abc import Iterable
+
+from .. import schema
+from ..util import ROOT, Fail, digest
+
+TOPICS = ROOT / "topics"
+COVER = "0000-cover-letter.patch"
+NAME = r"[a-z0-9][a-z0-9-]*"
+
+TOML = schema.table(
+    {
+        "title": schema.STRING,
+        "state": {"type": "string", "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+)$",
+                  "description": "state is draft, posted vN LINK, or merged as …"},
+        "lists": schema.STRINGS,
+    },
+    depends_on=schema.STRINGS,
+    maintainers=schema.STRINGS,
+    config=schema.STRING,
+    selftests=schema.STRINGS,
+    prepare=schema.STRING,
+    kunit=schema.STRINGS,
+    compile=schema.STRINGS,
+    readme=schema.STRINGS,
+    upstream=schema.mapping(schema.STRING),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Topic:
+    """One directory of topics/: a series of patches, and what proves it."""
+    name: str
+    home: pathlib.Path
+    title: str
+    state: str
+    lists: tuple[str, ...]
+    maintainers: tuple[str, ...]
+    # Names of topics whose patches have to be applied before these.
+    depends_on: tuple[str, ...]
+    # Its fragment of the kernel's configuration, merged with those of the topics it depends on.
+    config: pathlib.Path | None
+    # Directories below tools/testing/selftests.
+    selftests: tuple[str, ...]
+    # Shell that the guest runs before the selftests.
+    prepare: str
+    # Paths in the kernel of .kunitconfig files.
+    kunit: tuple[str, ...]
+    # Directories of the kernel that are compiled whenever one of the topic's patches changes a header.
+    compile: tuple[str, ...]
+    # Experiments whose picture and table the README shows.
+    readme: tuple[str, ...]
+    # {subject of a patch: the subject of the same change in somebody else's tree}
+    upstream: dict[str, str]
+
+    @property
+    def patches(self) -> tuple[pathlib.Path, ...]:
+        """The patches in order, as patches/series lists them."""
+        listing = self.home / "patches" / "series"
+        if not listing.is_file():
+            raise Fail(f"{schema.shown(listing)}: not found; it lists the topic's patches in order, a name a line")
+        found = [self.home / "patches" / name for name in listed(listing)]
+        for path in found:
+            if not path.is_file():
+                raise Fail(f"{schema.shown(listing)} names {path.name}, which is not there: restore the file or remove the line")
+        if not found:
+            raise Fail(f"{schema.shown(listing)} lists no patch")
+        return tuple(found)
+
+    @property
+    def cover(self) -> tuple[str, str]:
+        """(subject, letter) of the cover letter."""
+        return read_cover(self.home / "patches" / COVER)
+
+    @property
+    def subject(self) -> str:
+        return self.cover[0]
+
+    @property
+    def letter(self) -> str:
+        return self.cover[1]
+
+    @property
+    def content(self) -> str:
+        """A key of what the topic's patches change in the kernel; what their messages say is no part of it."""
+        return digest(*(changes(path) for path in self.patches))
+
+
+def listed(path: pathlib.Path) -> list[str]:
+    """The lines of a file that say something; none if there is no such file."""
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def load(home: pathlib.Path) -> Topic:
+    """The topic of a directory."""
+    path = home / "topic.toml"
+    if not re.fullmatch(NAME, home.name):
+        raise Fail(f"{schema.shown(home)}: a topic's name is of a-z, 0-9 and -")
+    if not path.is_file():
+        raise Fail(f"{schema.shown(path)}: not found; every directory of topics/ is a topic and says what it is there")
+    data = schema.parse(path)
+    schema.check(data, TOML, path)
+    config = home / data["config"] if "config" in data else None
+    if config and not config.is_file():
+        raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
+    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme")}
+    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}), **several)
+
+
+def series(where: pathlib.Path | None = None) -> list[Topic]:
+    """All topics in their order: those that topics/order lists, then the others by name."""
+    where = where or TOPICS
+    order = listed(where / "order")
+    homes = {home.name: home for home in sorted(where.iterdir()) if home.is_dir()} if where.is_dir() else {}
+    for name in order:
+        if name not in homes:
+            raise Fail(f"topics/order names {name}, which is no directory of topics/: remove the line")
+    found = [load(homes[name]) for name in [*order, *(name for name in homes if name not in order)]]
+    seen: set[str] = set()
+    for topic in found:
+        for name in topic.depends_on:
+            if name not in homes:
+                raise Fail(f"topics/{topic.name}/topic.toml: depends_on: {name} is no topic; there are: {', '.join(homes)}")
+            if name not in seen:
+                raise Fail(f"topics/order: {topic.name} depends on {name}, which has to stand before it")
+        seen.add(topic.name)
+    return found
+
+
+def named(topics: Iterable[Topic], name: str) -> Topic:
+    for topic in topics:
+        if topic.name == name:
+            return topic
+    raise Fail(f"there is no topic {name}; there are: {', '.join(topic.name for topic in topics)}")
+
+
+def closure(topics: list[Topic], *names: str) -> list[Topic]:
+    """The topics named and all that they depend on, in order."""
+    wanted: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in wanted:
+            wanted.add(name)
+            todo += named(topics, name).depends_on
+    return [topic for topic in topics if topic.name in wanted]
+
+
+def read_cover(path: pathlib.Path) -> tuple[str, str]:
+    """(subject, letter) of a cover letter: what stands between the header and the generated list of patches."""
+    if not path.is_file():
+        raise Fail(f"{schema.shown(path)}: every topic has a cover letter of this name")
+    return subject_of(path), path.read_text().partition("\n\n")[2].rpartition("\n---\n")[0].strip()
+
+
+def subject_of(path: pathlib.Path) -> str:
+    found = re.search(r"^Subject: \[PATCH\] (.+(?:\n .+)*)", path.read_text().partition("\n\n")[0], re.M)
+    if not found:
+        raise Fail(f"{schema.shown(path)}: has no line `Subject: [PATCH] …`")
+    return found[1].replace("\n ", " ")
+
+
+def changes(path: pathlib.Path) -> str:
+    """What a patch changes, without its message."""
+    text = path.read_text(errors="replace")
+    return text[text.find("\ndiff --git "):]
+
+
+def queue_digest(topics: list[Topic] | None = None) -> str:
+    """A key of every byte of the series, messages and cover letters included."""
+    return digest(*(part for topic in topics or series() for path in (topic.home / "patches" / COVER, *topic.patches)
+                    for part in (topic.name, path.name, path)))

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The series as a git tree to work in, and back, byte for byte.
+
+In the tree a topic is an empty commit that holds the cover letter, then one commit a patch (b4 keeps its cover letters the same
+way). So an interactive rebase can reorder, split, reword and drop patches and edit cover letters alike, and what is
+exported is simply what stands there.
+"""
+
+import json
+import os
+import pathlib
+import re
+import tempfile
+
+from ..util import ROOT, TREE, Fail, digest, lock, remove, say
+from . import topics as store
+from .base import Base, git
+from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
+
+ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
+# A mark no patch's subject begins with; what follows is the topic's name.
+MARK = "topic: "
+# How many commits of a base's history are searched for the queue's: some nine months.
+HISTORY = 50_000
+FORMAT = ["format-patch", "--zero-commit", "--no-signature", "--no-numbered", "--abbrev=12", "--no-color", "-M", "--stat=80",
+          "--diff-algorithm=histogram", "-q"]
+
+
+def stands_on(name, letter):
+    """What the cover letter's line `Stands on: …` names: topics, or `the base alone`."""
+    found = re.search(r"^Stands on: (.+)$", letter, re.M)
+    if not found:
+        raise Fail(f"{name}: its cover letter has no line `Stands on: the base alone` or `Stands on: TOPIC, TOPIC`: add it")
+    return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
+
+
+def apply(repo, topics, commit):
+    """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
+
+    A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it already.
+    """
+    git(repo, "am", "--abort", check=False)
+    git(repo, "checkout", "-q", "--force", "--detach", commit)
+    git(repo, "clean", "-fdq")
+    for topic in topics:
+        message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
+        when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
+        git(repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message, env=when)
+        done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *topic.patches, check=False)
+        if done.returncode:
+            raise Fail(refused(repo, done.stdout))
+    return git(repo, "rev-parse", "HEAD").stdout.strip()
+
+
+def merged(base, topics):
+    """A line for each patch whose subject, or the one that its topic.toml says it has upstream, is in the base's history; no patch need apply for that."""
+    log = git(base.repo, "log", f"--max-count={HISTORY}", "--format=%h %s", base.commit).stdout
+    there = {subject.lower(): made for made, _, subject in (line.partition(" ") for line in log.splitlines())}
+    found = []
+    for topic in topics:
+        for patch in topic.patches:
+            ours = subject_of(patch)
+            found += [f"{topic.name}/{patch.name}: the base has {there[name.lower()]}, \"{name}\": remove the patch's line from its series"
+                      for name in {ours, topic.upstream.get(ours, ours)} if name.lower() in there]
+    return found
+
+
+def refused(repo, said):
+    """The message for a patch git am refused: which, where, the reject, and what to do. Leaves the repository clean."""
+    state = pathlib.Path(git(repo, "rev-parse", "--absolute-git-dir").stdout.strip()) / "rebase-apply"
+    if not (state / "patch").is_file():
+        return f"git am failed:\n{said.rstrip()}"
+    subject = next((line for line in (state / "final-commit").read_text().splitlines()), "(no subject)")
+    patch = state / "patch"
+    there = git(repo, "apply", "--reverse", "--check", patch, check=False).returncode == 0
+    text = [f"does not apply: \"{subject}\""]
+    if there:
+        text.append("The base has this change already: remove the patch's line from its series.")
+    else:
+        git(repo, "apply", "--reject", patch, check=False)
+        for rej in git(repo, "ls-files", "--others", "--ignored", "--exclude=*.rej").stdout.split():
+            text += [f"refused in {rej.removesuffix('.rej')}:", (repo / rej).read_text().rstrip()]
+            (repo / rej).unlink()
+        text += [said.rstrip(), "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."]
+    git(repo, "am", "--abort", check=False)
+    git(repo, "reset", "-q", "--hard")
+    git(repo, "clean", "-fdq")
+    return "\n".join(text)
+
+
+# The tree to work in.
+
+def state_file():
+    return TREE / ".git" / "knfsd-queue"
+
+
+def state():
+    """What the tree was made from: {base, commit, digest, head}; None without a tree."""
+    return json.loads(state_file().read_text()) if state_file().is_file() else None
+
+
+def write_state(**new):
+    temporary = state_file().with_name("knfsd-queue.part")
+    temporary.write_text(json.dumps(new, indent=1) + "\n")
+    temporary.rename(state_file())
+
+
+def untouched(was):
+    """Whether the tree holds nothing but what it was made with."""
+    return git(TREE, "rev-parse", "HEAD").stdout.strip() == was["head"] and not loose()
+
+
+def loose():
+    """What in the tree no commit holds: changed and new files, a rebase or git am under way."""
+    found = git(TREE, "status", "--porcelain").stdout
+    for part in ("rebase-apply", "rebase-merge"):
+        if (TREE / ".git" / part).exists():
+            found += f"a rebase or git am is under way ({part})\n"
+    return found
+
+
+def tree(base, force=False):
+    """Materialise base + patches in tree/, or bring it up to date; never over work that was not exported."""
+    with lock("tree-" + digest(str(ROOT))):
+        was = state()
+        if TREE.exists() and not was:
+            say("sweeping a tree that was never finished")
+            remove(TREE)
+        now = queue_digest()
+        if was and untouched(was):
+            if (was["commit"], was["digest"]) == (base.commit, now):
+                return say(f"tree/ is up to date: {base.name} and {len(topic_commits())} commits")
+        elif was and not force:
+            raise Fail("tree/ holds work that topics/ does not: `make export` it first, or `make tree FORCE=1`, which keeps it "
+                       "on a branch saved-N of tree/ and in its stash")
+        elif was:
+            save()
+        if not was:
+            say(f"making tree/ from {base.name}")
+            git(None, "clone", "-q", "--no-checkout", base.repo, TREE)
+        else:
+            git(TREE, "fetch", "-q", base.repo, base.commit)
+        git(TREE, "config", "user.name", "knfsd-queue")
+        git(TREE, "config", "user.email", "knfsd-queue@example.invalid")
+        git(TREE, "config", "commit.cleanup", "scissors")
+        head = apply(TREE, series(), base.commit)
+        git(TREE, "checkout", "-q", "-B", "queue", head)
+        write_state(base=base.name, commit=base.commit, digest=now, head=head)
+        say(f"tree/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")
+
+
+def save():
+    """Keep what the tree holds: loose changes in the stash, commits on a branch saved-N."""
+    for abort in ("am", "rebase"):
+        git(TREE, abort, "--abort", check=False)
+    git(TREE, "stash", "push", "-q", "--include-untracked", check=False)
+    taken = git(TREE, "branch", "--list", "saved-*", "--format=%(refname:short)").stdout.split()
+    name = f"saved-{1 + max((int(t.split('-')[1]) for t in taken if t.split('-')[1].isdigit()), default=0)}"
+    git(TREE, "branch", name)
+    say(f"what tree/ held is on its branch {name}; loose changes are in its stash")
+
+
+def topic_commits():
+    """[(commit, subject)] of the tree, oldest first, cover letters included."""
+    out = git(TREE, "log", "--reverse", "--format=%H %s", f"{state()['commit']}..HEAD").stdout
+    return [tuple(line.split(" ", 1)) for line in out.splitlines()]
+
+
+def write_patches(target):
+    """Write what the tree holds below the directory `target` as topics/ has it; returns {topic: its cover letter's (subject, letter)}."""
+    topics = []
+    for commit, subject in topic_commits():
+        if subject.startswith(MARK):
+            topics.append((commit, subject.removeprefix(MARK).strip(), []))
+        elif not topics:
+            raise Fail(f"tree/: the commit \"{subject}\" stands before the first topic: rebase it behind a commit `{MARK}NAME`")
+        else:
+            topics[-1][2].append(commit)
+    covers = {}
+    for mark, name, commits in topics:
+        if not re.fullmatch(NAME, name) or name in covers:
+            raise Fail(f"tree/: `{MARK}{name}`: a topic's name is of a-z, 0-9 and -, and stands once")
+        if not commits:
+            raise Fail(f"tree/: topic {name} has no patch: drop its commit `{MARK}{name}`")
+        out = target / name / "patches"
+        out.mkdir(parents=True)
+        git(TREE, *FORMAT, "-o", out, f"{mark}..{commits[-1]}")
+        made = sorted(path.name for path in out.iterdir())
+        if len(made) != len(commits):
+            raise Fail(f"tree/: topic {name}: {len(commits)} commits gave {len(made)} patches; merges and empty commits cannot be mailed")
+        (out / "series").write_text("".join(f"{file}\n" for file in made))
+        (out / COVER).write_text(cover(name, mark, commits))
+        covers[name] = store.read_cover(out / COVER)
+    return covers
+
+
+def cover(name, mark, commits):
+    """The cover letter as a file: the commit's own text, then the generated list and diffstat."""
+    message = git(TREE, "log", "-1", "--format=%B", mark).stdout
+    _, subject, letter = (message.strip().split("\n\n", 2) + ["", ""])[:3]
+    subject = " ".join(subject.split())
+    if not subject or not letter:
+        raise Fail(f"tree/: the commit `{MARK}{name}` holds no cover letter: a line with its subject, an empty line, the letter")
+    stands_on(name, letter)
+    date = git(TREE, "log", "-1", "--format=%aD", commits[-1]).stdout.strip()
+    titles = git(TREE, "log", "--reverse", "--format=  %s", f"{mark}..{commits[-1]}").stdout
+    stat = git(TREE, "diff", "--stat=80", "--summary", "-M", mark, commits[-1]).stdout
+    return (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: {ADDRESS}\nDate: {date}\nSubject: [PATCH] {subject}\n\n"
+            f"{letter.strip()}\n\n---\n{len(commits)} patches:\n{titles}\n{stat}")
+
+
+def agreed(covers):
+    """Fail unless topics/ can take these topics as they are: what goes by hand is named before anything is written."""
+    have = {topic.name: topic for topic in series()}
+    for name, (_, letter) in covers.items():
+        said = stands_on(name, letter)
+        if name in have and sorted(have[name].depends_on) != sorted(said):
+            raise Fail(f"topics/{name}/topic.toml has depends_on = {json.dumps(have[name].depends_on)}, the cover letter says "
+                       f"`Stands on: {', '.join(said) or 'the base alone'}`: make them agree")
+    for name in have.keys() - covers.keys():
+        more = [path.name for path in have[name].home.iterdir() if path.name not in ("patches", "topic.toml")]
+        if more:
+            raise Fail(f"tree/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
+                       f"`git rm -r topics/{name}` if it is to go, then `make export`")
+
+
+def write_order(names):
+    """Bring topics/order up to date, unless it has the topics in this order already."""
+    path = store.TOPICS / "order"
+    if [topic.name for topic in series()] != list(names):
+        comments = [line for line in path.read_text().splitlines() if line.startswith("#")] if path.is_file() else []
+        path.write_text("".join(f"{line}\n" for line in [*comments, *names]))
+
+
+def export():
+    """Write the tree's commits back to topics/NAME/patches."""
+    with lock("tree-" + digest(str(ROOT))):
+        was = state()
+        if not was:
+            raise Fail("there is no tree/ to export: `make tree` first")
+        if loose():
+            raise Fail(f"tree/ holds what no commit does:\n{loose().rstrip()}\nCommit it (or finish the rebase), then `make export`")
+        if untouched(was):
+            return say("tree/ is as it was made: nothing to export")
+        if queue_digest() != was["digest"]:
+            raise Fail("the patches have changed since tree/ was made (a pull, a checkout): exporting would undo that. `make tree FORCE=1` "
+                       "makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them from there")
+        with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
+            new = pathlib.Path(place)
+            covers = write_patches(new)
+            agreed(covers)
+            replace(new, covers)
+        write_order(covers)
+        write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
+        say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
+
+
+def replace(new, covers):
+    """Put the patches below `new` in the place of those in topics/, touching only files that differ."""
+    for name, (subject, letter) in covers.items():
+        target = store.TOPICS / name
+        (target / "patches").mkdir(parents=True, exist_ok=True)
+        for path in (new / name / "patches").iterdir():
+            place = target / "patches" / path.name
+            if not place.is_file() or place.read_bytes() != path.read_bytes():
+                os.replace(path, place)
+        made = {COVER, "series", *store.listed(target / "patches" / "series")}
+        for path in (target / "patches").iterdir():
+            if path.name not in made:
+                path.unlink()
+        if not (target / "topic.toml").is_file():
+            (target / "topic.toml").write_text(f"title = {json.dumps(subject)}\nstate = \"draft\"\nlists = []\n"
+                                               f"depends_on = {json.dumps(stands_on(name, letter))}\n")
+            say(f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it (docs/contributors.md)")
+    for topic in [home for home in store.TOPICS.iterdir() if home.is_dir() and home.name not in covers]:
+        remove(topic)
+
+
+def check_exported():
+    """Fail when tree/ holds what topics/ does not. Fast: it is meant for hooks."""
+    was = state()
+    if not was:
+        return say("there is no tree/, so nothing in it is lost")
+    if loose():
+        raise Fail(f"tree/ holds what no commit does, and topics/ even less:\n{loose().rstrip()}\nCommit it there, then `make export`")
+    if untouched(was):
+        return say("tree/ holds nothing that topics/ does not")
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        new = pathlib.Path(place)
+        names = list(write_patches(new))
+        differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
+    if differ:
+        raise Fail("tree/ holds commits that topics/ does not; `make export` writes:\n" + "\n".join(f"  topics/{d}" for d in differ))
+    say("tree/ holds nothing that topics/ does not")
+
+
+def different(one, other):
+    """The relative paths of patches and their lists that differ between two directories."""
+    def files(top):
+        return {str(path.relative_to(top)): path.read_bytes() for path in top.glob("*/patches/*")}
+    a, b = files(one), files(other)
+    return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))
