@@ -8,7 +8,8 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from testbed import base, queue, util  # noqa: E402
+from testbed import util  # noqa: E402
+from testbed.series import base, topics, tree  # noqa: E402
 
 MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
 
@@ -35,12 +36,11 @@ def ksrc(tmp_path):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A checkout of the project's own with an empty queue: queue.PATCHES and queue.TREE below tmp_path."""
-    monkeypatch.setattr(queue, "ROOT", tmp_path)
-    monkeypatch.setattr(queue, "PATCHES", tmp_path / "patches")
-    monkeypatch.setattr(queue, "TREE", tmp_path / "tree")
-    (tmp_path / "patches").mkdir()
-    (tmp_path / "patches" / "series").write_text("")
+    """A checkout of the project's own without a topic: topics/ and tree/ below tmp_path."""
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    monkeypatch.setattr(topics, "TOPICS", tmp_path / "topics")
+    monkeypatch.setattr(tree, "TREE", tmp_path / "tree")
+    (tmp_path / "topics").mkdir()
     return tmp_path
 
 
@@ -61,16 +61,16 @@ def topic(repo, name, letter="The problem.\n\nStands on: the base alone\n"):
 def filled(place, ksrc):
     """A queue of two topics and three patches, exported; returns the base."""
     found = base.from_tree(ksrc)
-    queue.tree(found)
+    tree.tree(found)
     lines = [f"line {i}\n" for i in range(30)]
-    topic(queue.TREE, "one")
+    topic(tree.TREE, "one")
     lines[3] = "line three\n"
-    commit(queue.TREE, "net/queue.c", "".join(lines), "NET: spell three")
+    commit(tree.TREE, "net/queue.c", "".join(lines), "NET: spell three")
     lines[20] = "line twenty\n"
-    commit(queue.TREE, "net/queue.c", "".join(lines), "NET: spell twenty")
-    topic(queue.TREE, "two", "Another.\n\nStands on: one\n")
-    commit(queue.TREE, "net/new.c", "new\n", "NET: add a file")
-    queue.export()
+    commit(tree.TREE, "net/queue.c", "".join(lines), "NET: spell twenty")
+    topic(tree.TREE, "two", "Another.\n\nStands on: one\n")
+    commit(tree.TREE, "net/new.c", "new\n", "NET: add a file")
+    tree.export()
     return found
 
 

@@ -4,7 +4,8 @@ import time
 import pytest
 from conftest import MAKEFILE, Fail, patches_of
 
-from testbed import base, host, util
+from testbed import host, util
+from testbed.series import base
 
 
 def test_the_version_a_makefile_states():

@@ -4,8 +4,11 @@
 import pytest
 from conftest import Fail
 
-from testbed import experiment, kernel, report, trace
-from testbed.base import git
+from testbed import experiments as experiment
+from testbed import report
+from testbed.experiments import trace
+from testbed.machines import kernel
+from testbed.series.base import git
 
 
 def test_a_row_has_a_sweep_of_its_own():
@@ -17,13 +20,13 @@ def test_a_row_has_a_sweep_of_its_own():
 
 
 def test_the_labels_of_an_experiment_differ():
-    for path in experiment.BENCH.glob("*.toml"):
-        points = experiment.points(experiment.load(path.stem))
+    for name in experiment.everywhere():
+        points = experiment.points(experiment.load(name))
         assert len({experiment.label(point) for point in points}) == len(points)
 
 
 def test_a_variant_is_a_patch_with_its_value_filled_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "BENCH", tmp_path)
+    monkeypatch.setattr(experiment, "place", lambda name: tmp_path / f"{name}.toml")
     (tmp_path / "e.toml").write_text('title = ""\nvariants = ["plain", "budget=16"]\n[server]\n[files]\n[load]\n')
     (tmp_path / "e").mkdir()
     (tmp_path / "e/plain.patch").write_text("+64\n")
@@ -131,6 +134,6 @@ def test_every_table_shows_kernels_that_are_built():
 
 def test_every_rule_is_wanted_and_says_what_it_is():
     found = experiment.load("rules")
-    assert {path.stem for path in (experiment.BENCH / "rules").glob("*.patch")} == {name.partition("=")[0] for name in found["variants"]}
+    assert {path.stem for path in experiment.place("rules").with_suffix("").glob("*.patch")} == {name.partition("=")[0] for name in found["variants"]}
     for patch in experiment.variants("rules").values():
         assert not patch.startswith("diff") and "\ndiff --git a/" in patch and "VALUE" not in patch

@@ -7,15 +7,18 @@ import pathlib
 import pytest
 from conftest import Fail
 
-from testbed import base, litmus, mutants, queue, realtime, suites, trace
+from testbed.experiments import realtime, trace
+from testbed.series import base, topics
+from testbed.suites import kunit as suites
+from testbed.suites import litmus, mutants
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
 
 def test_every_mutant_is_of_a_topic_and_small():
-    names = {topic.name for topic in queue.series(TOP / "patches")}
-    assert mutants.topics() and set(mutants.topics()) <= names
-    for path in [path for name in mutants.topics() for path in mutants.faults(name)]:
+    found = [path for topic in topics.series() for path in mutants.faults(topic)]
+    assert found
+    for path in found:
         changed = [line for line in path.read_text().splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
         assert 0 < len(changed) <= 4, path
 

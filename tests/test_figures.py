@@ -7,7 +7,10 @@ import re
 import pytest
 from conftest import Fail
 
-from testbed import experiment, report, suites, util
+from testbed import experiments as experiment
+from testbed import report, util
+from testbed.suites import kunit
+from testbed.suites import selftests as suites
 
 
 def test_a_sweep_is_every_combination():
@@ -27,7 +30,7 @@ def test_an_unknown_experiment_lists_those_there_are():
         experiment.load("no-such")
 
 
-@pytest.mark.parametrize("name", sorted(p.stem for p in experiment.BENCH.glob("*.toml")))
+@pytest.mark.parametrize("name", sorted(experiment.everywhere()))
 def test_every_experiment_makes_a_script(name):
     assert "nfsd_start" in experiment.script(experiment.load(name), "/selftests")
 
@@ -70,13 +73,13 @@ def test_the_readme_says_what_the_result_file_and_the_queue_hold():
 
 
 def test_the_picture_was_drawn_from_the_result_file():
-    recorded = experiment.RESULTS / "floor.json"
-    assert report.drawn_from(recorded) in (util.ROOT / "docs/floor.svg").read_text()
-    assert report.drawn_from(recorded).encode() in (util.ROOT / "docs/floor.png").read_bytes()
+    recorded = experiment.recorded("floor")
+    assert report.drawn_from(recorded) in recorded.with_suffix(".svg").read_text()
+    assert report.drawn_from(recorded).encode() in recorded.with_suffix(".png").read_bytes()
 
 
 def test_the_same_figures_draw_the_same_picture(tmp_path):
-    recorded = experiment.RESULTS / "floor.json"
+    recorded = experiment.recorded("floor")
     for turn in ("one", "two"):
         report.floor_picture(recorded, tmp_path / turn)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
@@ -84,7 +87,7 @@ def test_the_same_figures_draw_the_same_picture(tmp_path):
 
 
 def test_the_recorded_floor_holds():
-    result = report.read(experiment.RESULTS / "floor.json")
+    result = report.read(experiment.recorded("floor"))
     alone = report.burst(result["patched"][0])
     for point in result["patched"]:
         if 4 <= point["K"] <= 32:
@@ -118,8 +121,8 @@ def test_ktap_is_counted_case_by_case():
 
 def test_kunit_is_counted_by_its_closing_line():
     text = "[00:00:00] Testing complete. Ran 9 tests: passed: 7, failed: 1, skipped: 1\n"
-    assert suites.kunit_counts(text) == {"passed": 7, "failed": 1, "skipped": 1}
-    assert suites.kunit_counts("make: *** error\n") is None
+    assert kunit.kunit_counts(text) == {"passed": 7, "failed": 1, "skipped": 1}
+    assert kunit.kunit_counts("make: *** error\n") is None
 
 
 def test_no_file_names_a_mirror_or_this_machine():

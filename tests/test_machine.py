@@ -11,7 +11,10 @@ import time
 import pytest
 from conftest import Fail
 
-from testbed import guest, kernel, qemu, suites, uml, util
+from testbed import util
+from testbed.machines import guest, kernel, qemu, uml
+from testbed.series import topics
+from testbed.suites import selftests as suites
 
 
 def test_an_option_that_did_not_survive_is_named():
@@ -24,8 +27,9 @@ def test_an_option_that_did_not_survive_is_named():
 
 @pytest.mark.parametrize("kind", kernel.KINDS)
 def test_every_fragment_asks_for_something(kind):
-    assert kernel.asked(kind)["CONFIG_NFSD"] == "y"
-    assert (kernel.asked(kind).get("CONFIG_UML_TIME_TRAVEL_SUPPORT", "n") == "n") == (kind in ("smp", "x86"))
+    asked = kernel.asked(next(iter(kernel.flavours(kind))).fragments)
+    assert asked["CONFIG_PROC_FS"] == "y"
+    assert (asked.get("CONFIG_UML_TIME_TRAVEL_SUPPORT", "n") == "n") == (kind in ("smp", "x86"))
     assert kernel.for_qemu(kind) == (kind == "x86")
 
 
@@ -151,7 +155,7 @@ def test_a_guest_that_hangs_is_killed_with_all_its_processes(machine, tmp_path):
 
 
 def test_a_killed_testbed_leaves_no_guest(tmp_path):
-    code = (f"import pathlib\nfrom testbed import guest, uml\nguest.root = lambda: '/'\n"
+    code = (f"import pathlib\nfrom testbed.machines import guest, uml\nguest.root = lambda: '/'\n"
             f"uml.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n")
     (tmp_path / "linux").write_text("#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\n"
                                     "echo $$ > pid; sleep 1000\n")
@@ -169,23 +173,22 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
 
 
 def test_only_existing_selftests_are_left_out_each_with_a_reason():
-    have = {line.rpartition("/")[2] for path in util.PATCHES.glob("*/*.patch") for line in path.read_text(errors="replace").splitlines()
-            if line.startswith("+++ b/tools/testing/selftests/nfsd/")}
+    found = topics.series()
+    have = {line.rpartition("/")[2] for topic in found for path in topic.patches for line in path.read_text(errors="replace").splitlines()
+            if line.startswith("+++ b/tools/testing/selftests/")}
     for kind in suites.LIMIT:
-        for script, why in suites.left_out(kind).items():
+        for script, why in suites.left_out(found, kind).items():
             assert script in have and why
 
 
-def test_what_is_left_out_need_not_fail_on_base(monkeypatch, tmp_path):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim rdma.sh no device\n")
-    (tmp_path / "tests/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
-    (tmp_path / "tests/fails-on-base.x86").write_text("rdma.sh: a case\n")
-    monkeypatch.setattr(suites, "ROOT", tmp_path)
-    monkeypatch.setattr(suites, "FAILS_ON_BASE", tmp_path / "tests/fails-on-base")
-    assert suites.left_out("x86") == {"slow.sh": "it is slow"}
-    assert suites.fails_on_base("x86") == {"fast.sh: a case: with a colon", "rdma.sh: a case"}
-    assert suites.fails_on_base("sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
+def test_what_is_left_out_need_not_fail_on_base(filled, place):
+    (place / "topics/one/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim rdma.sh no device\n")
+    (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
+    (place / "topics/two/fails-on-base.x86").write_text("rdma.sh: a case\n")
+    found = topics.series()
+    assert suites.left_out(found, "x86") == {"slow.sh": "it is slow"}
+    assert suites.fails_on_base(found, "x86") == {"fast.sh: a case: with a colon", "rdma.sh: a case"}
+    assert suites.fails_on_base(found, "sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 
 
 def test_a_second_process_waits_for_the_lock(tmp_path):
