@@ -39,7 +39,10 @@ def parse(path: pathlib.Path) -> dict[str, Any]:
 
 def check(data: Any, schema: Schema, path: pathlib.Path) -> None:
     """Raise Fail with one line for what of `data`, which was read from `path`, is not as the schema has it."""
-    import jsonschema
+    try:
+        import jsonschema
+    except ModuleNotFoundError as error:
+        raise Fail("python3-jsonschema, which checks TOML files, is not installed: `make setup`") from error
 
     validator = jsonschema.Draft202012Validator(schema)
     error = jsonschema.exceptions.best_match(validator.iter_errors(data))

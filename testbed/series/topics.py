@@ -101,15 +101,16 @@ def listed(path: pathlib.Path) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def load(home: pathlib.Path) -> Topic:
-    """The topic of a directory."""
+def load(home: pathlib.Path, checked: bool = True) -> Topic:
+    """The topic of a directory. Unchecked, topic.toml is taken as it is, which needs no package."""
     path = home / "topic.toml"
     if not re.fullmatch(NAME, home.name):
         raise Fail(f"{schema.shown(home)}: a topic's name is of a-z, 0-9 and -")
     if not path.is_file():
         raise Fail(f"{schema.shown(path)}: not found; every directory of topics/ is a topic and says what it is there")
     data = schema.parse(path)
-    schema.check(data, TOML, path)
+    if checked:
+        schema.check(data, TOML, path)
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
@@ -117,15 +118,15 @@ def load(home: pathlib.Path) -> Topic:
     return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}), **several)
 
 
-def series(where: pathlib.Path | None = None) -> list[Topic]:
+def series(checked: bool = True) -> list[Topic]:
     """All topics in their order: those that topics/order lists, then the others by name."""
-    where = where or TOPICS
+    where = TOPICS
     order = listed(where / "order")
     homes = {home.name: home for home in sorted(where.iterdir()) if home.is_dir()} if where.is_dir() else {}
     for name in order:
         if name not in homes:
             raise Fail(f"topics/order names {name}, which is no directory of topics/: remove the line")
-    found = [load(homes[name]) for name in [*order, *(name for name in homes if name not in order)]]
+    found = [load(homes[name], checked) for name in [*order, *(name for name in homes if name not in order)]]
     seen: set[str] = set()
     for topic in found:
         for name in topic.depends_on:

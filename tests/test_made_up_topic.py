@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A topic of another subsystem is one directory: in a checkout of its own, with a kernel of a few lines, every command handles it.
+
+The kernel is a git tree whose Makefile answers what the testbed asks of a real one. What it builds is a shell script that plays the guest:
+it runs the host's script and writes what a guest would. So the whole way from a patch to a table is walked, in seconds.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from conftest import MAKEFILE
+
+from testbed.series import base
+from testbed.util import ROOT
+
+# Answers for tinyconfig, olddefconfig and a build; what is built says of itself whether it has the topic's driver.
+KERNEL_MAKEFILE = MAKEFILE + textwrap.dedent("""\
+    O ?= .
+    all:
+    \t@mkdir -p $(O); sed "s/@DRIVER@/$$(cat drivers/made-up/made-up.c 2>/dev/null | tr -d '\\n')/" guest >$(O)/linux
+    \t@chmod +x $(O)/linux; touch $(O)/vmlinux; echo '  CC      made-up.o'
+    tinyconfig:
+    \t@mkdir -p $(O); : >$(O)/.config
+    olddefconfig:
+    \t@:
+    %.o:
+    \t@mkdir -p $(O)/$(@D); touch $(O)/$@
+    """)
+GUEST = textwrap.dedent("""\
+    #!/bin/bash
+    # driver: @DRIVER@
+    for word; do
+    \tcase $word in
+    \tRUN=*) run=${word#*=} ;;
+    \tRESULTS=*) export RESULTS=${word#*=} ;;
+    \tesac
+    done
+    echo "Linux version 7.3.4"
+    export DRIVER="@DRIVER@"
+    sed "s,/host/,/,g; s,/results,$RESULTS,g" "$run" >"$RESULTS/run"
+    bash "$RESULTS/run" </dev/null
+    echo $? >"$RESULTS/exit"
+    """)
+MERGE = '#!/bin/sh\n# -m -O OUT BASE FRAGMENT...\nout=$3\nshift 4\ncat "$@" >>"$out/.config"\n'
+KUNIT = textwrap.dedent("""\
+    import sys
+    configs = [a.partition("=")[2] for a in sys.argv if a.startswith("--kunitconfig=")]
+    print("Starting KUnit Kernel (1/1)...")
+    for name in configs:
+        print(f"[00:00:00] [PASSED] {open(name).read().strip()}")
+    print(f"[00:00:00] Testing complete. Ran {len(configs)} tests: passed: {len(configs)}")
+    """)
+SELFTESTS = textwrap.dedent("""\
+    install:
+    \t@mkdir -p $(KSFT_INSTALL_PATH)
+    \t@for t in $(TARGETS); do cp -r $$t $(KSFT_INSTALL_PATH)/; (cd $$t; ls *.sh) | sed "s,^,$$t:," >>$(KSFT_INSTALL_PATH)/kselftest-list.txt; done
+    \t@cp run_kselftest.sh $(KSFT_INSTALL_PATH)/
+    """)
+RUNNER = textwrap.dedent("""\
+    #!/bin/bash
+    cd "$(dirname "$0")"
+    n=0
+    while IFS=: read -r collection script; do
+    \t[[ "$*" == *"-c $collection"* ]] || continue
+    \techo "# selftests: $collection: $script"
+    \tif bash "$collection/$script" | sed 's/^/# /'; [ "${PIPESTATUS[0]}" = 0 ]; then verdict=ok; else verdict="not ok"; fi
+    \techo "$verdict $((++n)) selftests: $collection: $script"
+    done <kselftest-list.txt
+    """)
+FILES = {
+    "Makefile": KERNEL_MAKEFILE, "Kbuild": "# Kbuild\n", "guest": GUEST, "scripts/kconfig/merge_config.sh": MERGE,
+    "scripts/checkpatch.pl": "exit 0;\n", "scripts/kernel-doc": "", "tools/testing/kunit/kunit.py": KUNIT,
+    "tools/testing/selftests/Makefile": SELFTESTS, "tools/testing/selftests/run_kselftest.sh": RUNNER,
+}
+TOPIC_TOML = """\
+title = "A driver that is made up"
+state = "draft"
+lists = ["linux-made-up@example.invalid"]
+config = "made-up.config"
+selftests = ["made-up"]
+kunit = ["drivers/made-up/.kunitconfig"]
+compile = ["drivers/made-up/"]
+"""
+EXPERIMENT = """\
+kind = "guest"
+title = "How fast the made-up driver is"
+question = "Is it faster than none?"
+
+[sweep]
+depth = [1, 2]
+
+[guest]
+script = '[ -n "$DRIVER" ] && rate=200 || rate=100; echo "{\\"iops\\": $((rate * {depth}))}" >/results/{point}.json'
+
+[[metrics]]
+title = "I/O a second"
+field = "iops"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """run(*words) of the testbed's command line in a checkout without topics, on a kernel of its own."""
+    kernel, work = tmp_path / "linux", tmp_path / "checkout"
+    for name, text in FILES.items():
+        (kernel / name).parent.mkdir(parents=True, exist_ok=True)
+        (kernel / name).write_text(text)
+        if name.endswith(".sh"):
+            (kernel / name).chmod(0o755)
+    base.git(kernel, "init", "-q")
+    base.git(kernel, "add", "-A")
+    base.git(kernel, "commit", "-q", "-m", "base")
+    shutil.copytree(ROOT / "testbed", work / "testbed", ignore=shutil.ignore_patterns("__pycache__"))
+    (work / "topics").mkdir()
+    (work / "README.md").write_text("<!-- topics -->\n\n<!-- /topics -->\n")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "mmdebstrap").write_text('#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done\n')
+    (programs / "mmdebstrap").chmod(0o755)
+    settings = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "KSRC": str(kernel), "PYTHONPATH": str(work),
+                "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def run(*words, status=0):
+        done = subprocess.run([sys.executable, "-m", "testbed", *words], cwd=work, env=settings, text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert done.returncode == status, done.stdout
+        return done.stdout
+    run.work = work
+    return run
+
+
+def write(tree, name, text):
+    (tree / name).parent.mkdir(parents=True, exist_ok=True)
+    (tree / name).write_text(text)
+
+
+@pytest.fixture
+def made_up(checkout):
+    """The checkout with topics/made-up/ in it, and nothing else: made in the tree, as a contributor would."""
+    checkout("tree")
+    tree = checkout.work / "tree"
+    base.git(tree, "commit", "-q", "--allow-empty", "-m", "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nStands on: the base alone\n")
+    for subject, files in {
+        "made-up: add a driver": {"drivers/made-up/made-up.c": "made-up driver\n"},
+        "made-up: add KUnit tests": {"drivers/made-up/.kunitconfig": "CONFIG_MADE_UP_KUNIT=y\n"},
+        "selftests: made-up: test the driver": {
+            "tools/testing/selftests/made-up/Makefile": "TEST_PROGS := driver.sh\n",
+            "tools/testing/selftests/made-up/driver.sh": 'echo "TAP version 13"\necho 1..1\n'
+                                                         '[ -n "$DRIVER" ] && echo "ok 1 the driver drives" || { echo "not ok 1 the driver drives"; exit 1; }\n'},
+    }.items():
+        for name, text in files.items():
+            write(tree, name, text)
+        base.git(tree, "add", "-A")
+        base.git(tree, "commit", "-q", "-m", f"{subject}\n\nWhy.\n", env={"GIT_AUTHOR_DATE": "@1700000000 +0000"})
+    checkout("export")
+    home = checkout.work / "topics/made-up"
+    write(home, "topic.toml", TOPIC_TOML)
+    write(home, "made-up.config", "CONFIG_MADE_UP=y\n")
+    write(home, "fails-on-base", "driver.sh: the driver drives\n")
+    write(home, "experiments/speed.toml", EXPERIMENT)
+    write(home, "mutants/01-no-driver.patch",
+          "--- a/drivers/made-up/made-up.c\n+++ b/drivers/made-up/made-up.c\n@@ -1 +1 @@\n-made-up driver\n+\n")
+    return checkout
+
+
+def test_nothing_else_was_added(made_up):
+    assert sorted(path.name for path in (made_up.work / "topics").iterdir()) == ["made-up"]
+
+
+def test_series_lists_its_patches(made_up):
+    assert [pathlib.Path(line).name[:4] for line in made_up("series").split()] == ["0001", "0002", "0003"]
+
+
+def test_its_kernels_have_its_options(made_up):
+    made_up("kernels")
+    assert "made-up driver" in (made_up.work / "build/patched/linux").read_text()
+    assert "made-up driver" not in (made_up.work / "build/base/linux").read_text()
+    config, = (made_up.work.parent / "cache/knfsd-queue/build").glob("sim-*/.config")
+    assert "CONFIG_MADE_UP=y" in config.read_text()
+
+
+def test_its_experiment_is_measured_and_recorded(made_up):
+    assert "I/O a second" in made_up("bench", "speed")
+    made_up("record", "speed")
+    result = json.loads((made_up.work / "topics/made-up/results/speed.json").read_text())
+    assert [point["iops"] for point in result["patched"]] == [200, 400] and [point["iops"] for point in result["base"]] == [100, 200]
+    assert "speed: of today's series" in made_up("results")
