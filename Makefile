@@ -18,6 +18,9 @@ check-exported series export clean:
 demo check litmus cost: setup
 	@$(TESTBED) $@
 
+post: setup
+	@$(TESTBED) post "$(TOPIC)" "$(V)" $(if $(TO),--to "$(TO)") $(if $(PREVIOUS),--previous "$(PREVIOUS)")
+
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
@@ -33,4 +36,4 @@ mutants: setup
 lwq: setup
 	@$(TESTBED) $@ $(if $(TURNS),--turns $(TURNS))
 
-.PHONY: help setup demo test litmus mutants bench lwq record cost kernels tree export series check check-exported clean
+.PHONY: help setup demo test litmus mutants bench lwq record cost kernels tree export series post check check-exported clean

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from . import experiments, host, report
 from .experiments import cost, counts, realtime
 from .machines import kernel
-from .series import base, topics, tree
+from .series import base, post, topics, tree
 from .suites import check, kunit, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, say
 
@@ -58,6 +58,14 @@ def series(_: Arguments) -> None:
     """print the paths of all patches, in order"""
     # Whoever only wants to apply the patches need not install anything.
     print("\n".join(str(patch) for topic in topics.series(checked=False) for patch in topic.patches))
+
+
+@command(option("topic"), option("version"), option("--to", help="the directory; build/post/TOPIC-vN"),
+         option("--previous", help="the git ref that holds the version before; posted/TOPIC-vN"), name="post")
+def make_post(args: Arguments) -> None:
+    """write a topic as the messages that would be mailed; nothing is sent"""
+    post.check(args.topic, args.version)
+    post.post(base.find(), args.topic, args.version, args.to, args.previous)
 
 
 @command()

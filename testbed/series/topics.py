@@ -33,6 +33,7 @@ TOML = schema.table(
     compile=schema.STRINGS,
     readme=schema.STRINGS,
     upstream=schema.mapping(schema.STRING),
+    posting=schema.STRING,
 )
 
 
@@ -61,6 +62,8 @@ class Topic:
     readme: tuple[str, ...]
     # {subject of a patch: the subject of the same change in somebody else's tree}
     upstream: dict[str, str]
+    # What whoever posts the topic has to know first.
+    posting: str
 
     @property
     def patches(self) -> tuple[pathlib.Path, ...]:
@@ -115,12 +118,13 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
     several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme")}
-    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}), **several)
+    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}),
+                 posting=data.get("posting", ""), **several)
 
 
-def series(checked: bool = True) -> list[Topic]:
-    """All topics in their order: those that topics/order lists, then the others by name."""
-    where = TOPICS
+def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
+    """All topics of `where` (topics/) in their order: those that its file `order` lists, then the others by name."""
+    where = where or TOPICS
     order = listed(where / "order")
     homes = {home.name: home for home in sorted(where.iterdir()) if home.is_dir()} if where.is_dir() else {}
     for name in order:

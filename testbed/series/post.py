@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A topic as the messages that would be mailed: numbered, with a cover letter that says what has changed since the last version.
+
+Nothing is sent, and nothing is signed off: both are for whoever posts it.
+"""
+
+import pathlib
+import re
+import tempfile
+
+from ..util import BUILD, ROOT, Fail, lock, run, say, whole
+from . import topics as store
+from . import tree
+from .base import Base, git
+from .topics import Topic
+
+# The letter's line about what to apply first names topics, which nobody who reads the mail knows.
+DEPENDS = re.compile(r"^(?:Stands|Depends) on: .+$\n?", re.M)
+GET_MAINTAINER = pathlib.PurePath("scripts/get_maintainer.pl")
+
+
+def number(text: str) -> int:
+    """The version that V= asks for."""
+    if not re.fullmatch(r"[1-9][0-9]*", text):
+        raise Fail(f"V={text}: not the number of a version: V=1 is the first posting, V=2 the next")
+    return int(text)
+
+
+def check(name: str, version: str) -> None:
+    """Raise Fail for a topic or a version that there is not, or that is not named, before a base is looked for."""
+    topics = store.series()
+    if not name:
+        raise Fail(f"which topic? make post TOPIC=NAME V=1; there are: {', '.join(topic.name for topic in topics)}")
+    changelog(store.named(topics, name), number(version))
+
+
+def changelog(topic: Topic, version: int) -> str:
+    """What the letter says of the changes since the first version, newest first, from the topic's changelog.md."""
+    if version == 1:
+        return ""
+    path = topic.home / "changelog.md"
+    text = path.read_text() if path.is_file() else ""
+    said = {int(found[1]): found[2].strip() for found in re.finditer(r"^## v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)}
+    if not said.get(version):
+        raise Fail(f"topics/{topic.name}/changelog.md has no section `## v{version}`: say there what has changed since v{version - 1}")
+    return "".join(f"Changes since v{one - 1}:\n\n{said[one]}\n\n" for one in range(version, 1, -1) if one in said)
+
+
+def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) -> list[Topic]:
+    """The topic and all that it depended on as they were in the version before, unpacked in `place`; none for the first version."""
+    if version == 1 and not ref:
+        return []
+    ref = ref or f"posted/{topic.name}-v{version - 1}"
+    if git(ROOT, "rev-parse", "--verify", "-q", f"{ref}^{{commit}}", check=False).returncode:
+        raise Fail(f"this repository has no {ref}, from which the previous version would be read: `git tag {ref} COMMIT` names the "
+                   "commit it was posted from, or PREVIOUS=REF names another")
+    archive = place / "topics.tar"
+    if git(ROOT, "archive", "-o", archive, ref, "topics", check=False).returncode:
+        raise Fail(f"{ref} has no topics/: PREVIOUS=REF names a commit that has the topic")
+    run("tar", "-xf", archive, "-C", place)
+    return store.closure(store.series(checked=False, where=place / "topics"), topic.name)
+
+
+def applied(base: Base, topics: list[Topic]) -> tuple[str, str]:
+    """(the commit that the last of `topics` is put on, the last commit) after applying all of them, without their cover letters."""
+    git(base.repo, "am", "--abort", check=False)
+    git(base.repo, "checkout", "-q", "--force", "--detach", base.commit)
+    git(base.repo, "clean", "-fdq")
+    onto = head = base.commit
+    for topic in topics:
+        onto = head
+        done = git(base.repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *topic.patches, check=False)
+        if done.returncode:
+            raise Fail(f"{topic.name}: {tree.refused(base.repo, done.stdout)}")
+        head = git(base.repo, "rev-parse", "HEAD").stdout.strip()
+    return onto, head
+
+
+def recipients(base: Base, topic: Topic) -> tuple[list[str], list[str]]:
+    """(To, Cc): people and lists, of the topic and of the patched kernel's MAINTAINERS; the topic's are checked out."""
+    to, cc = list(topic.maintainers), list(topic.lists)
+    script = base.repo / GET_MAINTAINER
+    if not script.is_file():
+        say(f"{base.name} has no {GET_MAINTAINER}: only those of topic.toml are written to")
+        return to, cc
+    said = run("perl", script, "--no-git", "--no-git-fallback", *topic.patches, cwd=base.repo).stdout
+    for address, role in re.findall(r"^(.*\S) \((.*)\)$", said, re.M):
+        (cc if "list" in role.split(":")[0] else to).append(address)
+    return list(dict.fromkeys(to)), [address for address in dict.fromkeys(cc) if address not in to]
+
+
+def blurb(topic: Topic, topics: list[Topic], version: int) -> str:
+    """The text of the cover letter."""
+    before = [f"  {one.subject}" + (f"\n  {one.state.split()[2]}" if one.state.startswith("posted") else "") for one in topics
+              if one.name in topic.depends_on]
+    letter = DEPENDS.sub("", topic.letter).strip()
+    depends = "Depends on:\n\n" + "\n".join(before) + "\n\n" if before else ""
+    return f"{letter}\n\n{depends}{changelog(topic, version)}".strip()
+
+
+def target(topic: Topic, version: int, to: str | None) -> pathlib.Path:
+    """The directory to write to. Only our own is ever replaced."""
+    if not to:
+        return BUILD / "post" / f"{topic.name}-v{version}"
+    place = pathlib.Path(to).expanduser().resolve()
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise Fail(f"TO={to}: is there already, and not an empty directory: name another, nothing is overwritten")
+    return place
+
+
+def post(base: Base, name: str, version: str, to: str | None = None, previous: str | None = None) -> pathlib.Path:
+    """Write what would be mailed of version `version` of the topic `name`; returns the directory.
+
+    Raises Fail, before anything is applied, for a topic or version that there is not, work in tree/ that was not exported, and a later
+    version without changelog or without the version before it.
+    """
+    topics = store.series()
+    topic = store.named(topics, name)
+    wanted = number(version)
+    place = target(topic, wanted, to)
+    text = blurb(topic, topics, wanted)
+    tree.check_exported()
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as scratch, lock("source"):
+        old = earlier(topic, wanted, previous, pathlib.Path(scratch))
+        compare = []
+        if old:
+            say(f"applying the previous version of {name}")
+            compare = [f"--range-diff={'..'.join(applied(base, old))}"]
+        onto, head = applied(base, store.closure(topics, name))
+        people, lists = recipients(base, topic)
+        with whole(place) as part:
+            git(base.repo, "format-patch", "-q", "-o", part, "--cover-letter", f"-v{wanted}", f"--base={base.commit}", "--signature=",
+                "--numbered", "--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram", *compare,
+                *(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists), f"{onto}..{head}")
+            cover = part / f"v{wanted}-0000-cover-letter.patch"
+            cover.write_text(cover.read_text().replace("*** SUBJECT HERE ***", topic.subject).replace("*** BLURB HERE ***", text))
+    told(base, topic, wanted, place)
+    return place
+
+
+def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
+    """Say what was made and what is left to do."""
+    say(f"{place} holds {len(list(place.glob('*.patch')))} messages of {topic.name} v{version}; nothing was sent")
+    if git(base.repo, "rev-parse", "--verify", "-q", f"{base.commit}^", check=False).returncode:
+        say(f"its base-commit is of {base.name} without history, which nobody else has: KSRC=/path/to/linux makes it a public tree's")
+    say("no message has a Signed-off-by: `git am -s` in a kernel tree adds yours; docs/maintainers.md says what else is asked for")
+    if topic.posting:
+        say(f"before you post: {topic.posting}")
+    say(f"once it is posted: `git tag posted/{topic.name}-v{version}`, and state = \"posted v{version} LINK\" in topics/{topic.name}/topic.toml")
