@@ -15,7 +15,7 @@ setup:
 check-exported series export clean:
 	@$(TESTBED) $@
 
-demo check litmus cost: setup
+demo check litmus results: setup
 	@$(TESTBED) $@
 
 post: setup
@@ -33,7 +33,4 @@ bench record: setup
 mutants: setup
 	@$(TESTBED) $@ $(T)
 
-lwq: setup
-	@$(TESTBED) $@ $(if $(TURNS),--turns $(TURNS))
-
-.PHONY: help setup demo test litmus mutants bench lwq record cost kernels tree export series post check check-exported clean
+.PHONY: help setup demo test litmus mutants bench record results kernels tree export series post check check-exported clean

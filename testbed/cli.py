@@ -8,15 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from . import experiments, host, report
-from .experiments import cost, counts, realtime
+from . import host
 from .machines import kernel
+from .report import readme, results
 from .series import base, post, topics, tree
 from .suites import check, kunit, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, say
-
-# The base that the results were recorded on; figures of another are not held against them.
-RECORDED_ON = "Linux 7.3.4 (linux-source-7.3 "
 
 Arguments = argparse.Namespace
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
@@ -50,7 +47,7 @@ def make_tree(args: Arguments) -> None:
 def export(_: Arguments) -> None:
     """write the tree's commits back as patches"""
     tree.export()
-    report.readme("topics")
+    readme.splice(readme.TOPICS)
 
 
 @command()
@@ -94,85 +91,29 @@ def kernels(args: Arguments) -> None:
 
 @command()
 def demo(_: Arguments) -> None:
-    """the floor, base beside patched: figures, table and picture"""
-    found = base.find()
-    path = measure(found, "floor")
-    result = report.read(path)
-    report.floor_picture(path, BUILD / "results" / "floor")
-    print(f"\nA burst of 32 READs beside K bulk connections with 8 READs in flight each: median time, and all replies a second\n"
-          f"({found.name}; 16 nfsd threads, 10 ms a READ, simulated time)\n\n{report.floor_table(result)}\n")
-    say(f"the picture is {BUILD}/results/floor.svg and floor.png, the figures {path}")
-    compare(path)
+    """what the README shows, measured here: figures, table and picture"""
+    results.demo()
 
 
-def measure(found, name):
-    made = kernel.kernels(found, kernel.flavour(experiments.topic_of(name)), experiments.variants(name))
-    return experiments.run(name, made, kernel.selftests(found))
-
-
-def compare(path):
-    """Say whether a result is, to the byte, the recorded one."""
-    recorded = experiments.recorded(path.stem)
-    if not recorded.is_file():
-        return say(f"there is no recorded result to compare with ({recorded})")
-    same = recorded.read_bytes() == path.read_bytes()
-    say(f"{path.name}: " + ("the same bytes as the recorded result" if same else "differs from the recorded result "
-        f"(diff {recorded} {path}): another base, another series, or a fault"))
-    return same
-
-
-NAMES = option("names", nargs="*", metavar="EXPERIMENT", help="all, if none is named")
+NAMES = option("names", nargs="*", metavar="EXPERIMENT", help="NAME or NAME,NAME; all, if none is named")
 
 
 @command(NAMES)
 def bench(args: Arguments) -> None:
     """run experiments, and print a table of each"""
-    found = base.find()
-    for name in args.names or sorted(experiments.everywhere()):
-        path = measure(found, name)
-        what = experiments.load(name)
-        print(f"\n{report.any_table(what, report.read(path))}\n")
-        if "tables" in what:
-            report.rows_picture(what, path, path.with_suffix(""))
-            say(f"the picture is {path.with_suffix('.svg')} and .png")
-        if what.get("exact", True):
-            compare(path)
+    results.bench(args.names)
 
 
 @command(NAMES)
 def record(args: Arguments) -> None:
-    """run experiments, and keep their results in topics/ and in the README"""
-    bench(args)
-    for name in args.names or sorted(experiments.everywhere()):
-        what, kept = experiments.load(name), experiments.recorded(name)
-        kept.parent.mkdir(exist_ok=True)
-        shutil.copyfile(BUILD / "results" / kept.name, kept)
-        kept.with_suffix(".md").write_text(f"# {report.any_table(what, report.read(kept))}\n")
-        if "tables" in what:
-            report.rows_picture(what, kept, kept.with_suffix(""))
-        if name == "floor":
-            report.floor_picture(kept, kept.with_suffix(""))
-            report.readme("floor")
+    """run experiments, and keep their results, with where they came from, in topics/ and in the README"""
+    results.record(args.names)
 
 
-@command(name="cost")
-def measure_cost(_: Arguments) -> None:
-    """what queueing and dispatching a transport costs, base beside patched"""
-    cost.measure(base.find())
-
-
-@command(option("--turns", type=int, default=5, help="boots of each kernel; 0: only count"))
-def lwq(args: Arguments) -> None:
-    """what the light-weight queue costs, in counts and in time on two CPUs"""
-    found = base.find()
-    path = counts.measure(found)
-    print(f"\n{counts.tables(report.read(path))}\n")
-    say(f"{path}: " + ("the same bytes as the recorded counts" if path.read_bytes() == counts.RECORDED.read_bytes() else
-                       f"differs from the recorded counts (diff {counts.RECORDED} {path}): another compiler, or another queue"))
-    if args.turns:
-        path = realtime.measure(found, args.turns)
-        print(f"\n{realtime.tables(report.read(path))}\n")
-        say(f"{path} has every turn's figures; {realtime.RECORDED} those of the recorded run, whose times are no other run's")
+@command(name="results")
+def judge_results(_: Arguments) -> None:
+    """say of each recorded result whether it is of today's series"""
+    results.results()
 
 
 @command(option("--kind", choices=selftests.LIMIT, default="sim", help="the selftests on another kind of machine, and nothing else"))
@@ -187,7 +128,7 @@ def test(args: Arguments) -> int:
     found = tally.run("a base is found", base.find)
     if found:
         say(f"the base is {found.name}")
-        for what in (check.check, kunit.kunit, selftests.selftests, figures):
+        for what in (check.check, kunit.kunit, selftests.selftests, results.quoted, results.figures):
             tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, found, tally)
     return tally.close()
 
@@ -201,18 +142,6 @@ def own_tests(tally: Tally) -> None:
     said = dict((kind, int(number)) for number, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout))
     bad = sum(said.get(kind, 0) for kind in ("failed", "error", "skipped"))
     tally.add(said.get("passed", 0), bad or int(done.returncode != 0))
-
-
-def figures(found, tally):
-    """The headline's figures twice from the same kernels: the same bytes, and on the recorded base the recorded ones."""
-    made = kernel.kernels(found, kernel.flavour(experiments.topic_of("floor")))
-    again = [experiments.run("floor", made, kernel.selftests(found), BUILD / "figures" / turn) for turn in ("first", "second")]
-    tally.that("two runs of the floor experiment give the same bytes",
-               "" if again[0].read_bytes() == again[1].read_bytes() else f"diff {again[0]} {again[1]}")
-    recorded = experiments.recorded("floor")
-    if found.name.startswith(RECORDED_ON):
-        tally.that("they are the bytes the README's table and picture were made from",
-                   "" if again[0].read_bytes() == recorded.read_bytes() else f"diff {recorded} {again[0]}; `make record` if it is meant")
 
 
 @command(name="litmus")

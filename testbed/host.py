@@ -21,7 +21,7 @@ PACKAGES = {
     "libelf-dev": "objtool, which is part of building for x86-64",
     "qemu-system-x86": "the machine with two CPUs and other disks (KIND=x86); emulated, so that no KVM is needed",
     "sparse": "the kernel's own static checker",
-    "valgrind": "counts instructions and cache misses of lib/lwq.c (make lwq)",
+    "valgrind": "counts instructions and cache misses of kernel code in a user program (kind counts)",
     "mmdebstrap": "makes the guest in one step, touches no service, needs no root",
     "uidmap": "lets mmdebstrap work for a user who is not root",
     "debian-archive-keyring": "signs the suites the guest and the kernel source come from",

@@ -1,40 +1,348 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Experiments with rows, with kernels of their own, and of real work."""
+"""Experiments as data: what is wrong with one is said in a line, and what is right gives the points, scripts and figures it should."""
+
+import json
+import pathlib
+import types
 
 import pytest
 from conftest import Fail
 
-from testbed import experiments as experiment
-from testbed import report
-from testbed.experiments import trace
+from testbed.experiments import cost, experiment, fio, guest, load, nfsload, queue, realtime, run, server, sweep, trace, work
 from testbed.machines import kernel
+from testbed.series import topics
 from testbed.series.base import git
 
+HEAD = 'kind = "{}"\nmachine = "{}"\nrepeats = 1\ntitle = "T"\nquestion = "Q"\n'
+SERVER = '[server]\nlibrary = "one/lib.sh"\nthreads = 2\nservice_ns = 1\ndisk_mb = 512\n[files]\nbulk = "64M"\n'
+LOAD = HEAD.format("load", "sim") + SERVER + '[sweep]\nK = [0, 4]\n[load]\nversion = "3"\n' \
+    'groups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]\n'
+SCENARIOS = HEAD.format("load", "sim") + SERVER + '''
+[load]
+version = "3"
+[tables]
+rules = { base = "base", chosen = "patched" }
+[[scenarios]]
+name = "a"
+title = "beside {K}"
+sweep = { K = [0, 4] }
+groups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,count=20,file=bulk"]
+metrics = [
+    { what = "burst", of = "i", floor = { K = 0 }, max = [1.5] },
+    { what = "rate", base = true, skip = { K = 0 }, min = 0.99 },
+    { what = "queued", title = "queued", max = "base" },
+]
+[[scenarios]]
+name = "b"
+title = "b"
+groups = ["i:burst=32,count=20,file=bulk"]
+metrics = [{ what = "burst", of = "i", floor = { scenario = "a", K = 0 } }]
+'''
+QUEUE = HEAD.format("queue", "sim") + SERVER + '[sweep]\nthreads = [1, 2]\nK = [1]\n[load]\nversion = "3"\ngroups = ["l:conns={K},window=8,count=1,file=bulk"]\n'
+WORK = HEAD.format("work", "sim").replace("repeats = 1", "repeats = 2") + SERVER + '''
+[work]
+prepare = "mkdir tree"
+background = "fio &"
+mounts = [{ name = "v3", path = "$EXPORT", options = "vers=3" }]
+[work.tasks]
+find = "find tree"
+'''
+FIO = HEAD.format("fio", "sim") + '[fio]\nprepare = "mkdir /tmp/d"\njobs = "[one]\\nrw=read\\n"\n'
+GUEST = HEAD.format("guest", "sim") + "[sweep]\ndepth = [1, 2]\n[guest]\nscript = 'x {depth} ${A} {print} >/results/{point}.json'\n" \
+    '[[metrics]]\ntitle = "I/O"\nfield = "a.iops"\nmin = 3\n'
+COST = HEAD.format("cost", "sim") + 'exact = false\nkernels = ["base"]\n[cost]\npatch = "c.patch"\nmodule = "c"\nwhat = "w"\nbegin = "b"\nend = "e"\n' \
+    'rounds = 256\ncycles = ["1"]\n[cost.instructions]\nidle = "1 idle"\n'
+COUNTS = HEAD.format("counts", "host") + '[kernels]\nbefore = "one:1"\nafter = "one"\n[counts]\nprogram = "count.c"\nshim = "shim.h"\nshimmed = []\n' \
+    'sources = ["lib/a.c"]\nheaders = ["a.h"]\ndepths = [1]\npass_depths = [1]\npasses = 10\n'
+REALTIME = HEAD.format("realtime", "smp") + 'exact = false\n[kernels]\nbefore = "before one"\nafter = "one"\n[benchmark]\npatch = "b.patch"\nsuite = "s"\n' \
+    'options = ["CONFIG_B=y"]\n' + SERVER + '[load]\npatch = "l.patch"\nmeasure = "/sys/m"\nversion = "3"\ngroups = ["l:window=8,count=1,file=bulk"]\nthreads = [8]\n'
+RIGHT = {"load": LOAD, "scenarios": SCENARIOS, "queue": QUEUE, "work": WORK, "fio": FIO, "guest": GUEST, "cost": COST, "counts": COUNTS, "realtime": REALTIME}
 
-def test_a_row_has_a_sweep_of_its_own():
-    found = {"rows": [{"name": "a", "sweep": {"K": [0, 4]}, "groups": ["x:conns={K},window=1"]}, {"name": "b", "groups": ["y:burst=1"]}]}
-    points = experiment.points(found)
-    assert points == [{"row": "a", "K": 0}, {"row": "a", "K": 4}, {"row": "b"}]
-    assert [experiment.label(point) for point in points] == ["a-K0", "a-K4", "b"]
-    assert [experiment.groups(found, point) for point in points] == [[], ["x:conns=4,window=1"], ["y:burst=1"]]
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """write(text, name): an experiment of the topic `one`, which has two patches and selftests of its own."""
+    home = tmp_path / "topics" / "one"
+    monkeypatch.setattr(topics, "TOPICS", home.parent)
+    for path, text in {"topic.toml": 'title = "One"\nstate = "draft"\nlists = []\nselftests = ["one"]\n', "patches/series": "1.patch\n2.patch\n",
+                       "patches/1.patch": "", "patches/2.patch": "", "experiments/e/c.patch": "", "experiments/e/b.patch": "",
+                       "experiments/e/l.patch": "", "experiments/e/count.c": "", "experiments/e/shim.h": ""}.items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_text(text)
+
+    def one(text, name="e"):
+        (home / "experiments" / f"{name}.toml").write_text(text)
+        return experiment.find(name)
+    one.home = home
+    return one
+
+
+@pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
+def test_what_is_right_is_taken(write, text):
+    found = write(text)
+    assert found.points and found.content and found.kernels
+    assert experiment.all_of_them()
+
+
+# {what is wrong: (what is right, the text that is replaced, its replacement, what the line has to say)}
+WRONG = {
+    "no TOML": (LOAD, "[load]", "[load", "e.toml: not TOML"),
+    "no kind": (LOAD, 'kind = "load"\n', "", "kind: is missing; there are: cost, counts, fio"),
+    "unknown kind": (LOAD, '"load"', '"laod"', "'laod' is no kind of measurement .meant: load"),
+    "unknown key": (LOAD, "repeats = 1", 'repeats = 1\nquestoin = ""', "unknown key questoin .meant: question"),
+    "unknown key of a table": (LOAD, "threads = 2", "threads = 2\nthread = 2", "server: unknown key thread .meant: threads"),
+    "old word": (SCENARIOS, "max = [1.5]", "most = [1.5]", "unknown key most"),
+    "wrong type": (LOAD, "threads = 2", 'threads = "2"', "server.threads: '2' is not of type integer"),
+    "no threads": (LOAD, "threads = 2", "threads = 0", "server.threads: 0 is less than the minimum of 1"),
+    "negative": (LOAD, "service_ns = 1", "service_ns = -1", "server.service_ns: -1 is less than"),
+    "no machine": (LOAD, 'machine = "sim"\n', "", "lacks machine"),
+    "no repeats": (LOAD, "repeats = 1\n", "", "lacks repeats"),
+    "repeats of none": (WORK, "repeats = 2", "repeats = 0", "repeats: 0 is less than"),
+    "repeats of a load": (LOAD, "repeats = 1", "repeats = 3", "two runs of a load give the same figures"),
+    "unknown machine": (LOAD, 'machine = "sim"', 'machine = "x68"', "machine: x68 is none that the kind load measures on .meant: x86"),
+    "machine without a trace": (QUEUE, 'machine = "sim"', 'machine = "smp"', "smp is none that the kind queue measures on"),
+    "unknown kernel": (LOAD, "repeats = 1", 'repeats = 1\nkernels = ["base", "pached"]', "there is no kernel pached .meant: patched"),
+    "kernel of an unknown topic": (COUNTS, 'after = "one"', 'after = "before two"', "there is no kernel before two"),
+    "kernel of a patch there is not": (COUNTS, '"one:1"', '"one:3"', "one has 2 patches"),
+    "kernel of no patch": (COUNTS, '"one:1"', '"one:0"', "one has 2 patches"),
+    "no kernel": (LOAD, "repeats = 1", "repeats = 1\nkernels = []", "kernels: "),
+    "variant without a patch": (LOAD, "repeats = 1", 'repeats = 1\nvariants = ["rfc"]', "names rfc.patch; there is no"),
+    "variant without a value": (LOAD, "repeats = 1", 'repeats = 1\nvariants = ["b=3"]', "b.patch has no VALUE to fill in"),
+    "unknown model": (LOAD, 'kind = "load"', 'like = "f"', "like: there is no experiment f"),
+    "like itself": (LOAD, 'kind = "load"', 'like = "e"', "like: e is like e: no end"),
+    "empty sweep": (LOAD, "K = [0, 4]", "K = []", "sweep.K: "),
+    "the same value twice": (LOAD, "K = [0, 4]", "K = [4, 4]", "sweep.K: .*non-unique"),
+    "negative value": (LOAD, "K = [0, 4]", "K = [0, -4]", "sweep.K.1.: -4 is less than"),
+    "a name that is not used": (LOAD, "K = [0, 4]", "K = [0, 4]\nN = [1]", "sweep.N is not used"),
+    "a name that is not given": (LOAD, "window=8", "window={W}", "{W} is no name of the sweep's"),
+    "a brace too many": (LOAD, "window=8", "window=8}", "a brace that is meant is written twice"),
+    "no groups": (LOAD, '\ngroups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]', "", "give load.groups"),
+    "groups and scenarios": (SCENARIOS, 'version = "3"', 'version = "3"\ngroups = ["x"]', "give load.groups, with a sweep if need be, or"),
+    "unknown version": (LOAD, '"3"', '"4.3"', "load.version: '4.3' is not one of 3, 4.0, 4.1, 4.2"),
+    "too many connections": (LOAD, "K = [0, 4]", "K = [0, 5000]", "at K5000, nfsload would refuse this: conns=5000 is not between 1 and 4096"),
+    "a file there is not": (LOAD, "20,file=bulk", "20,file=blk", "there is no file 'blk' on the export"),
+    "a file too small": (LOAD, 'bulk = "64M"', 'bulk = "64k"', "group 'i': file 'bulk' has 65536 bytes|group 'bulk': file 'bulk' has 65536 bytes"),
+    "files too large": (LOAD, "disk_mb = 512", "disk_mb = 64", "files of 64 MiB do not fit on a disk of 64 MiB"),
+    "a size that is none": (LOAD, '"64M"', '"64m"', "files.bulk: a file's size is a number of bytes"),
+    "a library of no selftests": (LOAD, "one/lib.sh", "two/lib.sh", "server.library: two/lib.sh is of no selftests of one"),
+    "a load without an end": (LOAD, "count=20,", "", "one group at least needs a count="),
+    "unknown scenario": (SCENARIOS, 'scenario = "a", K', 'scenario = "c", K', "floor: there is no scenario c .meant|floor: there is no scenario c"),
+    "a floor of no point": (SCENARIOS, "floor = { K = 0 }", "floor = { K = 1 }", "floor: K = 1 is no point of the sweep .0, 4"),
+    "a floor of no name": (SCENARIOS, "floor = { K = 0 }", "floor = { N = 1 }", "floor: N = 1 is no point"),
+    "a floor of many points": (SCENARIOS, 'scenario = "a", K = 0', 'scenario = "a"', "floor: says nothing of K"),
+    "a skip that leaves none": (SCENARIOS, "sweep = { K = [0, 4] }", "sweep = { K = [0] }", "skip or floor leaves no point to show"),
+    "two scenarios of a name": (SCENARIOS, 'name = "b"', 'name = "a"', "there are two scenarios a"),
+    "a scenario named in a sweep": (SCENARIOS, "sweep = { K", "sweep = { scenario = [1], K", "scenarios.*sweep"),
+    "unknown metric": (SCENARIOS, 'what = "rate"', 'what = "rates"', "'rates' is not one of"),
+    "a metric of no group": (SCENARIOS, 'of = "i", floor = { K = 0 }', 'of = "j", floor = { K = 0 }', "of: there is no group j at a-K4"),
+    "a metric that needs a group": (SCENARIOS, 'what = "burst", of = "i", floor = { K = 0 }', 'what = "burst", floor = { K = 0 }', "metric burst: needs of: a group"),
+    "a metric that has no group": (SCENARIOS, 'what = "rate"', 'what = "rate", of = "i"', "metric rate: has no of"),
+    "a burst of a window": (SCENARIOS, 'of = "i", floor = { K = 0 }, max', 'of = "bulk", floor = { K = 0 }, max', "the group bulk has no burst="),
+    "limits that are too many": (SCENARIOS, "max = [1.5]", "max = [1.5, 2]", "max has 2 numbers for 1 points .a-K4"),
+    "a limit that is a word": (SCENARIOS, 'max = "base"', 'max = "best"', "min and max are a number"),
+    "a title with a name not given": (SCENARIOS, "beside {K}", "beside {L}", "{L} is no name of the sweep's"),
+    "a table of an unknown kernel": (SCENARIOS, 'chosen = "patched"', 'chosen = "rfc"', "tables.rules.chosen: there is no kernel rfc"),
+    "scenarios without tables": (SCENARIOS, '[tables]\nrules = { base = "base", chosen = "patched" }\n', "", "need .tables"),
+    "headline of two sweeps": (LOAD, "K = [0, 4]", "K = [0, 4]\nN = [1]\n[headline]\nof = \"i\"\ntitle = \"t\"\nacross = \"a\"\nup = \"u\"\ncaption = \"c\"",
+                               "sweep.N is not used"),
+    "headline of no group": (LOAD, "[load]", '[headline]\nof = "x"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]', "headline: of: there is no group x"),
+    "headline that is not alone": (LOAD.replace("[0, 4]", "[1, 4]"), "[load]",
+                                   '[headline]\nof = "i"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]', "the sweep's first value is to leave i alone"),
+    "threads of none": (QUEUE, "threads = [1, 2]", "threads = [0]", "sweep.threads: 0 is no number of nfsd threads"),
+    "two mounts of a name": (WORK, "mounts = [", 'mounts = [{ name = "v3", path = "/", options = "ro" }, ', "there are two mounts v3"),
+    "no task": (WORK, 'find = "find tree"\n', "", "work.tasks: "),
+    "mounts without a server": (FIO, "prepare = ", 'mounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\nprepare = ', "need a .server"),
+    "files without a server": (FIO, "[fio]", '[files]\na = "1M"\n[fio]', ".server. and .files. go together"),
+    "jobs that are none": (FIO, "[one]", "[global]", "fio.jobs has no job"),
+    "jobs that are no file": (FIO, "[one]", "one", "fio.jobs is no job file"),
+    "two jobs of a name": (FIO, "[one]", "[one]\\n[one]", "there are two jobs one"),
+    "a script that leaves nothing": (GUEST, "{point}.json", "x.json", "leaves no figures"),
+    "a script that uses not all": (GUEST, "x {depth}", "x", "sweep.depth is not used"),
+    "no metric": (GUEST, '[[metrics]]\ntitle = "I/O"\nfield = "a.iops"\nmin = 3\n', "", "lacks metrics"),
+    "a field that is none": (GUEST, '"a.iops"', '"a b"', "metrics.0..field: "),
+    "a patch that is not there": (COST, "c.patch", "d.patch", "names d.patch; there is no"),
+    "a program that is not there": (COUNTS, '"count.c"', '"main.c"', "names main.c; there is no"),
+    "counts of one kernel": (COUNTS, 'before = "one:1"\n', "", "compares two, before and after"),
+    "an option that is none": (REALTIME, "CONFIG_B=y", "B", "benchmark.options"),
+    "real time that is exact": (REALTIME, "exact = false", "exact = true", "say exact = false"),
+    "a load on real time": (REALTIME, "window=8", "window=8,pause=1", "pause='1' is not a time"),
+}
+
+
+@pytest.mark.parametrize("right, old, new, said", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_one_line(write, right, old, new, said):
+    assert old in right
+    with pytest.raises(Fail, match=said) as fail:
+        write(right.replace(old, new))
+    assert len(str(fail.value).splitlines()) == 1 and "experiments/e.toml" in str(fail.value)
+
+
+def test_an_unknown_experiment_lists_those_there_are():
+    with pytest.raises(Fail, match=r"there is no experiment flor \(meant: floor\?\); there are: .*floor"):
+        experiment.find("flor")
+
+
+def test_a_name_stands_once_among_all_topics(write):
+    write(FIO)
+    other = write.home.with_name("two")
+    for path in ("topic.toml", "patches/series", "patches/1.patch", "patches/2.patch", "experiments/e.toml"):
+        (other / path).parent.mkdir(parents=True, exist_ok=True)
+        (other / path).write_text((write.home / path).read_text())
+    with pytest.raises(Fail, match="one/experiments/e.toml has the same name"):
+        experiment.find("e")
+
+
+@pytest.mark.parametrize("key", ["readme", "quotes"])
+def test_a_topic_names_experiments_there_are(write, key):
+    write(FIO)
+    toml = write.home / "topic.toml"
+    toml.write_text(toml.read_text() + f'{key} = ["ee"]\n')
+    with pytest.raises(Fail, match=rf"topic.toml: {key}: there is no experiment ee \(meant: e\?\)"):
+        experiment.all_of_them()
+
+
+def test_names_may_be_joined_by_commas_and_none_means_all():
+    assert experiment.names(["a,b", "c", "a"]) == ["a", "b", "c"]
+    assert experiment.names([]) == sorted(experiment.everywhere())
+
+
+def test_every_experiment_of_the_repository_is_right():
+    assert {one.name for one in experiment.all_of_them()} == set(experiment.everywhere())
 
 
 def test_the_labels_of_an_experiment_differ():
-    for name in experiment.everywhere():
-        points = experiment.points(experiment.load(name))
-        assert len({experiment.label(point) for point in points}) == len(points)
+    for one in experiment.all_of_them():
+        assert len({sweep.label(point) for point in one.points}) == len(one.points)
 
 
-def test_a_variant_is_a_patch_with_its_value_filled_in(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "place", lambda name: tmp_path / f"{name}.toml")
-    (tmp_path / "e.toml").write_text('title = ""\nvariants = ["plain", "budget=16"]\n[server]\n[files]\n[load]\n')
-    (tmp_path / "e").mkdir()
-    (tmp_path / "e/plain.patch").write_text("+64\n")
-    (tmp_path / "e/budget.patch").write_text("+VALUE\n")
-    assert experiment.variants("e") == {"plain": "+64\n", "budget=16": "+16\n"}
-    (tmp_path / "e/plain.patch").unlink()
-    with pytest.raises(Fail, match="plain.patch"):
-        experiment.variants("e")
+@pytest.mark.parametrize("name", sorted(name for name in experiment.everywhere() if hasattr(experiment.find(name).kind, "script")))
+def test_every_experiment_that_boots_makes_a_script(name):
+    found = experiment.find(name)
+    assert "nfsd_start" in found.kind.script(found, "/selftests") or "server" not in found.data
+
+
+def test_an_experiment_without_nfs_has_no_server(write):
+    for text in (FIO, GUEST):
+        found = write(text)
+        script = found.kind.script(found, "")
+        assert "nfsd" not in script and "mount" not in script
+
+
+def test_what_is_not_said_is_as_it_is_there(write):
+    write(LOAD, "model")
+    found = write('like = "model"\ntitle = "other"\n[server]\nthreads = 9\n')
+    assert found.title == "other" and found.data["server"] == {**experiment.find("model").data["server"], "threads": 9}
+
+
+def test_the_content_is_what_is_measured_and_not_how_it_is_shown(write):
+    before = write(SCENARIOS).content
+    assert write(SCENARIOS.replace('title = "T"', 'title = "U"').replace("max = [1.5]", "max = [2]")).content == before
+    assert write("# a comment\n" + SCENARIOS).content == before
+    assert write(SCENARIOS.replace("window=8", "window=4")).content != before
+    assert write(SCENARIOS.replace('machine = "sim"', 'machine = "smp"')).content != before
+    assert write(SCENARIOS).content == before
+    (write.home / "experiments/e/c.patch").write_text("+1\n")
+    assert write(SCENARIOS).content != before
+
+
+# What nfsload refuses, in its words.
+
+FILES = {"f": 1 << 30}
+
+
+@pytest.mark.parametrize("groups, said", [
+    (["a b:window=1,file=f,count=1"], "a group's name is made of letters"),
+    ([":window=1"], "a group's name is made of letters"),
+    (["a:window=1,file=f,count=1", "a:window=1,file=f"], "there are two groups 'a'"),
+    (["a:window,file=f,count=1"], "'window' is not KEY=VALUE"),
+    (["a:windows=1,file=f,count=1"], "no key 'windows'"),
+    (["a:file=f,count=1"], "needs window=N or burst=N"),
+    (["a:window=1,burst=2,file=f,count=1"], "give window or burst, and once"),
+    (["a:window=0,file=f,count=1"], "window=0 is not between 1 and 2048"),
+    (["a:window=2049,file=f,count=1"], "window=2049 is not between"),
+    (["a:window=-1,file=f,count=1"], "window='-1' is not a number"),
+    (["a:window=1x,file=f,count=1"], "window='1x' is not a number"),
+    (["a:conns=4097,window=1,file=f,count=1"], "conns=4097 is not between"),
+    (["a:window=1,file=f,count=0"], "count=0 is not between"),
+    (["a:window=1,file=f,count=1,pause=1ms"], "pause= goes with burst="),
+    (["a:burst=1,file=f,count=1,pause=1"], "pause='1' is not a time"),
+    (["a:burst=1,file=f,count=1,pause=1m"], "pause='1m' is not a time"),
+    (["a:burst=1,file=f,count=1,pause=1000001s"], "pause=1000001s is too long"),
+    (["a:window=1,file=f,count=1,start=x"], "start='x' is not a time"),
+    (["a:window=1,file=f,count=1,size=5M"], "size=5M is not between 1 and 4194304 bytes"),
+    (["a:window=1,file=f,count=1,size=0"], "size=0 is not between"),
+    (["a:window=1,file=f,count=1,size=4K"], "size='4K' is not a size"),
+    (["a:window=1,file=f,count=1,op=write,chunk=4k"], "chunk= and gap= go together"),
+    (["a:window=1,file=f,count=1,gap=1ms"], "chunk= and gap= go together"),
+    (["a:window=1,count=1"], "op=read needs file=PATH"),
+    (["a:window=1,count=1,op=null,size=4k"], "op=null has no size"),
+    (["a:window=1,count=1,op=open"], "op='open' is not one of"),
+    (["a:window=1,file=f,count=1,vers=5"], "vers='5' is not one of"),
+    (["a:window=1,file=f,count=1,stable=3"], "stable=3 is not between 0 and 2"),
+    (["a:window=1,file=f,count=1,seed=4294967296"], "seed=4294967296 is not between"),
+    (["a:window=1,file=f,count=1,verify=2"], "verify=2 is not between"),
+    (["a:window=1,file=f,count=1,op=write,verify=1"], "verify= goes with op=read"),
+    (["a:window=1,file=f,count=1,proto=sctp"], "proto='sctp' is not one of"),
+    (["a:window=1,file=f,count=1,proto=udp,vers=4.2"], "proto=udp goes with vers=3"),
+    (["a:window=1,file=f,count=1,proto=udp,size=64k"], "proto=udp goes with vers=3"),
+    (["a:window=1,file=f"], "one group at least needs a count="),
+    (["a:window=1,file=g,count=1"], "there is no file 'g'"),
+    (["a:conns=4096,window=2048,file=f,count=1"], "need 34359738368"),
+])
+def test_a_load_that_nfsload_would_refuse(groups, said):
+    with pytest.raises(nfsload.Refused, match=said):
+        nfsload.command(groups, "3", FILES)
+
+
+def test_a_load_that_nfsload_takes():
+    taken = nfsload.command(["a:conns=4,window=8,file=f", "b:burst=32,pause=50ms,count=2,op=write,size=1M,stable=2,file=f,start=0", "c:op=null,window=1,,count=1",
+                             "d:window=1,proto=udp,size=32k,file=f,verify=1,seed=7"], "3", FILES)
+    assert [(one.name, one.conns, one.depth, one.burst, one.size) for one in taken] == [
+        ("a", 4, 8, False, 4096), ("b", 1, 32, True, 1 << 20), ("c", 1, 1, False, 0), ("d", 1, 1, False, 32768)]
+
+
+# Points and scripts.
+
+def test_a_sweep_is_every_combination():
+    assert sweep.combinations({"K": [0, 4], "N": [1, 2]}) == [{"K": 0, "N": 1}, {"K": 0, "N": 2}, {"K": 4, "N": 1}, {"K": 4, "N": 2}]
+    assert sweep.combinations({}) == [{}] and sweep.label({}) == "all" and sweep.label({"K": 4, "N": 1}) == "K4-N1"
+
+
+def test_a_group_without_connections_is_left_out(write):
+    found = write(LOAD)
+    assert load.groups(found, {"K": 0}) == ["i:burst=32,pause=50ms,count=20,file=bulk"]
+    assert load.groups(found, {"K": 10})[0] == "bulk:conns=10,window=8,file=bulk"
+
+
+def test_a_scenario_has_a_sweep_of_its_own(write):
+    found = write(SCENARIOS)
+    assert found.points == [{"scenario": "a", "K": 0}, {"scenario": "a", "K": 4}, {"scenario": "b"}]
+    assert [sweep.label(point) for point in found.points] == ["a-K0", "a-K4", "b"]
+    assert [len(load.groups(found, point)) for point in found.points] == [1, 2, 1]
+
+
+def test_a_guests_script_fills_in_the_sweep_and_leaves_the_shell_its_braces(write):
+    found = write(GUEST)
+    script = guest.script(found, "")
+    assert "x 2 ${A} {print} >/results/depth2.json" in script and script.count("|| exit 1") == 2
+
+
+def test_work_is_done_alone_before_the_background_begins(write):
+    script = work.script(write(WORK), "/s")
+    assert script.index("piece v3-nothing-find-1") < script.index("fio &") < script.index("piece v3-bulk-find-0")
+
+
+def test_kernels_are_named_by_what_they_are_made_of(write):
+    assert write(LOAD).kernels == {"base": "base", "patched": "patched"}
+    assert write(COUNTS).kernels == {"before": "one:1", "after": "one"}
+    assert write(COST).kernels == {"base": "base"}
+
+
+def test_a_variant_is_a_patch_with_its_value_filled_in(write):
+    (write.home / "experiments/e/plain.patch").write_text("+64\n")
+    (write.home / "experiments/e/budget.patch").write_text("+VALUE\n")
+    found = write(LOAD.replace("repeats = 1", 'repeats = 1\nvariants = ["plain", "budget=16"]'))
+    assert found.variants() == {"plain": "+64\n", "budget=16": "+16\n"} and list(found.kernels) == ["base", "patched", "plain", "budget=16"]
 
 
 PATCH = "--- a/net/queue.c\n+++ b/net/queue.c\n@@ -8,3 +8,3 @@\n line 7\n-line 8\n+line eight\n line 9\n"
@@ -54,9 +362,32 @@ def test_a_variant_that_does_not_apply_says_which(filled):
         kernel.variant(filled, kernel.commits(filled)["patched"], "wrong", PATCH.replace("line 8", "line 88"))
 
 
+def test_kernels_are_of_the_series_up_to_a_topic_of_a_topic_alone_and_of_its_first_patches(filled):
+    what = {"b": "base", "p": "patched", "until": "before two", "alone": "one", "first": "one:1"}
+    found = run.commits(filled, types.SimpleNamespace(kernels=what, variants=lambda: {}))
+
+    def files(name):
+        return git(filled.repo, "diff", "--stat", filled.commit, found[name]).stdout
+
+    def queue_c(name):
+        return git(filled.repo, "show", f"{found[name]}:net/queue.c").stdout
+    assert not files("b") and "net/new.c" in files("p")
+    assert "net/new.c" not in files("until") and "line twenty" in queue_c("until")
+    assert "line twenty" in queue_c("alone")
+    assert "line three" in queue_c("first") and "line twenty" not in queue_c("first")
+
+
+# Figures.
+
+def test_a_run_with_errors_is_no_result(write, tmp_path):
+    (tmp_path / "K0.json").write_text(json.dumps({"groups": [{"name": "bulk", "errors": {"nfs": 1, "rpc": 0}}]}))
+    with pytest.raises(Fail, match="bulk"):
+        load.read(write(LOAD), tmp_path, {"K": 0})
+
+
 def test_what_the_pools_counted_is_a_difference():
     head = "# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n"
-    assert experiment.pool(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n") == {"received": 4, "queued": 9, "woken": 1}
+    assert load.pool(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n") == {"received": 4, "queued": 9, "woken": 1}
 
 
 def event(name, client="10.0.0.1:7", flags="DATA|TEMP", who="client"):
@@ -85,55 +416,93 @@ def test_a_request_of_before_the_trace_is_no_debt():
     assert trace.depth([event("svc_send"), event("svc_xprt_enqueue")]) == {"requests": 1, "queued": 1, "idle": 1}
 
 
-def test_work_that_lost_events_is_no_result(tmp_path):
+def test_the_queues_length_is_what_was_queued_and_not_dequeued(tmp_path):
+    (tmp_path / "q.lost").write_text("overrun: 0\n")
+    (tmp_path / "q.queue").write_text("svc_xprt_enqueue DATA\n" * 3 + "svc_xprt_enqueue BUSY|DATA\n" + "svc_xprt_dequeue BUSY|DATA\n" * 3)
+    assert queue.waiting(tmp_path / "q", {"queued": 3}) == {"queued": 3, "longest": 3, "median": 2, "refills": 1, "refill": 3}
+    with pytest.raises(Fail, match="the trace has 3 transports queued and 0 left; the server counted 4"):
+        queue.waiting(tmp_path / "q", {"queued": 4})
+
+
+def test_work_that_lost_events_is_no_result(write, tmp_path):
     (tmp_path / "v3-bulk-find-0.lost").write_text("overrun: 3\n")
     with pytest.raises(Fail, match="larger buffer"):
-        experiment.read_work([tmp_path / "v3-bulk-find-0"])
+        work.read(write(WORK), tmp_path, {"mount": "v3", "background": "bulk", "task": "find"})
 
 
-def test_the_turns_of_a_piece_of_work_are_put_together(tmp_path):
-    for turn, us in enumerate((30, 10, 20)):
-        (tmp_path / f"w-{turn}.lost").write_text("overrun: 0\n")
-        (tmp_path / f"w-{turn}.us").write_text(f"{us}\n")
-        (tmp_path / f"w-{turn}.trace").write_text(event("svc_xprt_enqueue") + "\n")
-    assert experiment.read_work([tmp_path / f"w-{turn}" for turn in range(3)]) == {
-        "elapsed_ns": [10000, 20000, 30000], "requests": 0, "queued": 3, "idle": 3}
+def test_the_repeats_of_a_piece_of_work_are_put_together(write, tmp_path):
+    for turn, us in enumerate((30, 10)):
+        (tmp_path / f"v3-bulk-find-{turn}.lost").write_text("overrun: 0\n")
+        (tmp_path / f"v3-bulk-find-{turn}.us").write_text(f"{us}\n")
+        (tmp_path / f"v3-bulk-find-{turn}.trace").write_text(event("svc_xprt_enqueue") + "\n")
+    assert work.read(write(WORK), tmp_path, {"mount": "v3", "background": "bulk", "task": "find"}) == {
+        "elapsed_ns": [10000, 30000], "requests": 0, "queued": 2, "idle": 2}
 
 
-def figures(K, ns, requests):
-    return {"row": "a", "K": K, "groups": [{"name": "i", "burst_ns": {"p50": ns}}], "pool": {"queued": 2 * requests},
+def test_fio_results_keep_only_what_simulated_time_decides():
+    spread = {"mean": 1.4, "max": 9, "percentile": {"50.000000": 1, "90.000000": 2, "99.000000": 3, "99.900000": 4}}
+    job = {"jobname": "j", "error": 0, "elapsed": 7, "read": {"total_ios": 5, "clat_ns": spread}}
+    kept = {"jobs": [{"name": "j", "ios": 5, "latency_ns": {"mean": 1, "max": 9, "p50": 1, "p90": 2, "p99": 3}}]}
+    assert fio.figures({"time": 1, "jobs": [job]}) == kept
+    assert fio.figures({"jobs": [{"jobname": "j", "error": 0, "read": {"total_ios": 0}, "write": job["read"]}]}) == kept
+    for bad, said in (({**job, "error": 5}, "job j failed"), ({**job, "read": {"total_ios": 0}}, "done nothing"), ({**job, "write": job["read"]}, "both READs")):
+        with pytest.raises(Fail, match=said):
+            fio.figures({"jobs": [bad]})
+
+
+def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
+    found = write(GUEST)
+    (tmp_path / "depth1.json").write_text('{"a": {"iops": 2.5}}')
+    assert guest.read(found, tmp_path, {"depth": 1}) == {"a": {"iops": 2.5}}
+    result = {name: [{"depth": depth, "a": {"iops": 2 * depth}} for depth in (1, 2)] for name in ("base", "patched")}
+    table, = guest.metrics(found, result)
+    assert (table.head, table.rows) == (["depth", "I/O, base", "I/O, patched"], [[1, "2 !", "2 !"], [2, "4", "4"]])
+    for text, said in (("{}", "has no a.iops"), ('{"a": {"iops": "2"}}', "is no number"), ("2", "no JSON object"), ("{", "left no JSON"),
+                       ('{"depth": 1, "a": {"iops": 1}}', "a name of the sweep's")):
+        (tmp_path / "depth1.json").write_text(text)
+        with pytest.raises(Fail, match=said):
+            guest.read(found, tmp_path, {"depth": 1})
+
+
+def test_cycles_are_the_fewest_of_a_round(write, tmp_path, monkeypatch):
+    def boot(*_):
+        (tmp_path / "cycles").write_text("c: 1 threads, idle: 512 cycles for 256 rounds\nc: 1 threads, idle: 256 cycles for 256 rounds\n")
+        return tmp_path
+    monkeypatch.setattr(cost, "boot", boot)
+    assert cost.cycles(write(COST), pathlib.Path("x"), tmp_path / "place") == {"1 threads, idle": 1}
+
+
+def test_a_benchmark_that_says_nothing_is_no_result():
+    assert realtime.benchmark("# depth 4 cold: lock held min 1 median 2\n") == {"held cold 4": 2, "least held cold 4": 1}
+    with pytest.raises(Fail, match="said nothing"):
+        realtime.benchmark("Kernel panic")
+
+
+def point(K, ns, requests):
+    return {"scenario": "a", "K": K, "groups": [{"name": "i", "burst_ns": {"p50": ns}}], "pool": {"queued": 2 * requests},
             "total": {"requests": requests, "interval_requests": requests, "interval_ns": 10 ** 9}}
 
 
-TABLE = {"title": "T", "tables": {"rules": {"base": "base", "chosen": "patched"}}, "rows": [
-    {"name": "a", "title": "beside {K}", "sweep": {"K": [0, 4]}, "figures": [
-        {"what": "burst", "of": "i", "floor": {"K": 0}, "most": [1.5]},
-        {"what": "rate", "base": True, "skip": {"K": 0}, "least": 0.99},
-        {"what": "queued", "title": "queued", "most": "base"}]}]}
-
-
-def test_a_figure_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked():
-    result = {"base": [figures(0, 20, 100), figures(4, 110, 100)], "patched": [figures(0, 20, 100), figures(4, 30, 98)]}
-    found = report.lines(TABLE, result)
-    assert [(line["title"], line["values"]) for line in found[:2]] == [
+def test_a_metric_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked(write):
+    last = {**point(0, 30, 1), "scenario": "b"}
+    result = {"base": [point(0, 20, 100), point(4, 110, 100), last], "patched": [point(0, 20, 100), point(4, 30, 98), last]}
+    found = load.lines(write(SCENARIOS), result)
+    assert [(line.title, line.values) for line in found[:2]] == [
         ("beside 4", {"base": 5.5, "patched": 1.5}), ("beside 4", {"base": 1, "patched": 0.98})]
-    text = report.rows_tables(TABLE, result)
-    assert "| 5.5 ! |    1.5 |" in text and "| 0.98 ! |" in text and text.count(" ! |") == 2
-
-
-def test_the_floor_may_be_in_another_row():
-    result = {"base": [{**figures(0, 20, 1), "row": "b"}, figures(4, 30, 1)]}
-    assert report.number({"what": "burst", "of": "i", "floor": {"row": "b", "K": 0}}, {"row": "a", "K": 4}, result, "base") == 1.5
-
-
-def test_every_table_shows_kernels_that_are_built():
-    found = experiment.load("rules")
-    shown = {kernel for columns in found["tables"].values() for kernel in columns.values()}
-    assert shown == {"base", "patched", *found["variants"]}
+    # The floor may be in another scenario
+    assert found[-1].values == {"base": 1.5, "patched": 1.5}
+    table, = load.metrics(write(SCENARIOS), result)
+    assert table.rows[0][2:] == ["5.5 !", "1.5"] and table.rows[1][2:] == ["1", "0.98 !"]
 
 
 def test_every_rule_is_wanted_and_says_what_it_is():
-    found = experiment.load("rules")
-    assert {path.stem for path in experiment.place("rules").with_suffix("").glob("*.patch")} == {name.partition("=")[0] for name in found["variants"]}
-    for patch in experiment.variants("rules").values():
-        assert not patch.startswith("diff") and "\ndiff --git a/" in patch and "VALUE" not in patch
+    """A variant's patch that no variant names is left over."""
+    for one in experiment.all_of_them():
+        if one.data.get("variants"):
+            assert {path.stem for path in one.place.glob("*.patch")} == {name.partition("=")[0] for name in one.data["variants"]}
+            for patch in one.variants().values():
+                assert not patch.startswith("diff") and "\ndiff --git a/" in patch and "VALUE" not in patch
+
+
+def test_a_files_size_is_in_bytes(write):
+    assert server.sizes(write(LOAD.replace('"64M"', '"64M"\na = "3k"\nb = "7"'))) == {"bulk": 64 << 20, "a": 3072, "b": 7}

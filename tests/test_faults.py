@@ -86,7 +86,7 @@ def test_the_length_of_the_queue_is_counted_from_the_trace():
 
 
 def test_a_percentile_is_the_upper_edge_of_its_bucket():
-    # As svc_measure_add() in bench/lwq/measure.patch fills them
+    # As svc_measure_add() in realtime/enqueue.patch fills them
     def bucket(value):
         octave = value.bit_length()
         return value if value < 4 else (octave - 1) * 4 + ((value >> (octave - 3)) & 3)

@@ -7,91 +7,298 @@ import re
 import pytest
 from conftest import Fail
 
-from testbed import experiments as experiment
-from testbed import report, util
+from testbed import util
+from testbed.experiments import experiment, origin, run
+from testbed.experiments.table import ms
+from testbed.report import pictures, readme, results, tables
+from testbed.series import topics
 from testbed.suites import kunit
 from testbed.suites import selftests as suites
 
 
-def test_a_sweep_is_every_combination():
-    assert experiment.points({"sweep": {"K": [0, 4], "N": [1, 2]}}) == [
-        {"K": 0, "N": 1}, {"K": 0, "N": 2}, {"K": 4, "N": 1}, {"K": 4, "N": 2}]
-    assert experiment.points({}) == [{}] and experiment.label({}) == "all" and experiment.label({"K": 4, "N": 1}) == "K4-N1"
-
-
-def test_a_group_without_connections_is_left_out():
-    setup = {"load": {"groups": ["bulk:conns={K},window=8", "i:burst=32"]}}
-    assert experiment.groups(setup, {"K": 0}) == ["i:burst=32"]
-    assert experiment.groups(setup, {"K": 10}) == ["bulk:conns=10,window=8", "i:burst=32"]
-
-
-def test_an_unknown_experiment_lists_those_there_are():
-    with pytest.raises(Fail, match="floor"):
-        experiment.load("no-such")
-
-
-@pytest.mark.parametrize("name", sorted(experiment.everywhere()))
-def test_every_experiment_makes_a_script(name):
-    assert "nfsd_start" in experiment.script(experiment.load(name), "/selftests")
-
-
-def test_a_run_with_errors_is_no_result(tmp_path):
-    (tmp_path / "all.json").write_text(json.dumps({"groups": [{"name": "bulk", "errors": {"nfs": 1, "rpc": 0}}]}))
-    with pytest.raises(Fail, match="bulk"):
-        experiment.read({"load": {}}, tmp_path, {})
-
-
-def test_fio_results_keep_only_what_simulated_time_decides(tmp_path):
-    spread = {"mean": 1.4, "max": 9, "percentile": {"50.000000": 1, "90.000000": 2, "99.000000": 3, "99.900000": 4}}
-    job = {"jobname": "j", "error": 0, "elapsed": 7, "read": {"total_ios": 5, "clat_ns": spread}}
-    assert experiment.read_fio({"time": 1, "jobs": [job]}) == {
-        "jobs": [{"name": "j", "ios": 5, "latency_ns": {"mean": 1, "max": 9, "p50": 1, "p90": 2, "p99": 3}}]}
-    with pytest.raises(Fail, match="job j failed"):
-        experiment.read_fio({"jobs": [{**job, "error": 5}]})
-
-
 def test_milliseconds_read_well():
-    assert [report.ms(v) for v in (20_000_000, 20_040_000, 99_940_000, 99_960_000, 350_400_000)] == ["20", "20", "99.9", "100", "350"]
+    assert [ms(v) for v in (20_000_000, 20_040_000, 99_940_000, 99_960_000, 350_400_000)] == ["20", "20", "99.9", "100", "350"]
 
 
 def test_a_table_lines_up():
-    assert report.table(["K", "base"], [[4, "110"], [128, "2530"]]) == "|   K | base |\n|----:|-----:|\n|   4 |  110 |\n| 128 | 2530 |"
+    assert tables.table(["K", "base"], [[4, "110"], [128, "2530"]]) == "|   K | base |\n|----:|-----:|\n|   4 |  110 |\n| 128 | 2530 |"
 
 
 def test_a_part_of_a_document_is_replaced_alone():
     text = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n"
-    assert report.between(text, "x") == "old"
-    assert report.between(text, "x", "new") == text.replace("old", "new")
+    assert readme.between(text, "x") == "old"
+    assert readme.between(text, "x", "new") == text.replace("old", "new")
     with pytest.raises(Fail, match="lost its marks"):
-        report.between("a\n", "x")
+        readme.between("a\n", "x")
 
 
-def test_the_readme_says_what_the_result_file_and_the_queue_hold():
-    text = report.README.read_text()
-    for name, made in report.GENERATED.items():
-        assert report.between(text, name) == made()
+def test_the_readme_says_what_the_results_and_the_topics_hold():
+    text = readme.README.read_text()
+    for name in (readme.TOPICS, *readme.shown()):
+        assert readme.between(text, name) == readme.part(name)
 
 
-def test_the_picture_was_drawn_from_the_result_file():
-    recorded = experiment.recorded("floor")
-    assert report.drawn_from(recorded) in recorded.with_suffix(".svg").read_text()
-    assert report.drawn_from(recorded).encode() in recorded.with_suffix(".png").read_bytes()
+RECORDED = [one for one in experiment.all_of_them() if one.recorded.is_file()]
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
+def test_the_tables_beside_a_result_are_those_of_its_figures(one):
+    assert one.recorded.with_suffix(".md").read_text() == tables.document(one, run.read(one.recorded)), f"`make record B={one.name}`"
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
+def test_a_picture_was_drawn_from_the_result_beside_it(one, tmp_path):
+    svg, png = pictures.pictures(one.recorded)
+    if pictures.draw(one, one.recorded, tmp_path / "drawn"):
+        assert pictures.drawn_from(one.recorded) in svg.read_text()
+        assert pictures.drawn_from(one.recorded).encode() in png.read_bytes()
+    else:
+        assert not svg.exists() and not png.exists()
 
 
 def test_the_same_figures_draw_the_same_picture(tmp_path):
-    recorded = experiment.recorded("floor")
-    for turn in ("one", "two"):
-        report.floor_picture(recorded, tmp_path / turn)
-    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
-    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    for one in RECORDED:
+        drawn = [pictures.draw(one, one.recorded, tmp_path / turn / one.name) for turn in ("one", "two")]
+        for path in pictures.pictures(tmp_path / "one" / one.name) if all(drawn) else ():
+            assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 
 def test_the_recorded_floor_holds():
-    result = report.read(experiment.recorded("floor"))
-    alone = report.burst(result["patched"][0])
-    for point in result["patched"]:
-        if 4 <= point["K"] <= 32:
-            assert report.burst(point) <= 2 * alone
+    """A burst takes no more than twice what it takes alone, wherever there are connections enough to keep every thread busy."""
+    for name in readme.shown():
+        one = experiment.find(name)
+        found = one.kind.picture(one, run.read(one.recorded))
+        for tick, value in zip(found.ticks, found.values["patched"]):
+            assert value <= 2 * found.floor, f"{name} at {tick}"
+
+
+# Where a result came from.
+
+TOML = 'kind = "guest"\nmachine = "sim"\nrepeats = 1\ntitle = "Speed"\nquestion = "Q"\n[guest]\nscript = "x >/results/{point}.json"\n' \
+    '[[metrics]]\ntitle = "I/O"\nfield = "iops"\n'
+PATCH = "Subject: [PATCH] x\n\nWhy.\n---\n 1 file\n\ndiff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n@@ -8 +8 @@\n-old\n+new\n-- \n"
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Three topics, each on the one before but for the third; the second has an experiment `speed`, which takes no boot."""
+    monkeypatch.setattr(topics, "TOPICS", tmp_path / "topics")
+    for number, name in enumerate(("below", "own", "aside")):
+        home = tmp_path / "topics" / name
+        (home / "patches").mkdir(parents=True)
+        (home / "topic.toml").write_text(f'title = "T"\nstate = "draft"\nlists = []\nconfig = "c"\ndepends_on = {["below"] if name == "own" else []}\n')
+        (home / "c").write_text(f"CONFIG_{name.upper()}=y\n")
+        (home / "patches/series").write_text("1.patch\n")
+        (home / "patches/1.patch").write_text(PATCH.format(f"net/{name}.c"))
+    (tmp_path / "topics/order").write_text("below\nown\naside\n")
+    home = tmp_path / "topics/own"
+    (home / "experiments").mkdir()
+    (home / "experiments/speed.toml").write_text(TOML)
+    with open(home / "topic.toml", "a") as toml:
+        toml.write('quotes = ["speed"]\n')
+    guest = util.cache() / "guest/key"
+    (guest / "var/lib/dpkg").mkdir(parents=True)
+    (guest / "guest-init").write_text("")
+    (guest / "var/lib/dpkg/status").write_text(
+        "Package: fio\nStatus: install ok installed\nVersion: 3.39-1\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n")
+    monkeypatch.setattr(origin.guest, "root", lambda: guest)
+    ran = []
+
+    def boots(one, base, out):
+        ran.append(one.name)
+        return {"base": [{"iops": 1}], "patched": [{"iops": len(ran)}]}
+    monkeypatch.setattr(run, "boots", boots)
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "build/results")
+    monkeypatch.setattr(results, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(results.bases, "find", lambda: BASE)
+    monkeypatch.setattr(origin.bases, "find", lambda: BASE)
+    return tmp_path / "topics", ran
+
+
+BASE = origin.Base("Linux 7.3.4 (packaged)", util.ROOT, "0" * 40, True)
+
+
+def judged(base=BASE):
+    return str(origin.judge(experiment.find("speed"), base))
+
+
+def test_a_result_that_was_just_recorded_is_of_todays_series(checkout):
+    home, _ = checkout
+    assert judged() == "stale: not recorded: `make record B=speed`"
+    results.record(["speed"])
+    kept = json.loads((home / "own/results/speed.origin.json").read_text())
+    assert kept["base"] == {"name": BASE.name, "packaged": True} and kept["guest"] == {"fio": "3.39-1"} and list(kept["series"]) == ["below", "own", "aside"]
+    assert kept["experiment"] and kept["configuration"] and kept["compiler"]
+    assert "Recorded on Linux 7.3.4 (packaged); speed.origin.json" in (home / "own/results/speed.md").read_text()
+    assert judged() == "of today's series"
+    # Nothing of when or where
+    results.record(["speed"])
+    assert {**json.loads((home / "own/results/speed.origin.json").read_text()), "figures": 0} == {**kept, "figures": 0}
+
+
+def test_only_the_experiments_named_are_recorded(checkout):
+    home, ran = checkout
+    (home / "own/experiments/other.toml").write_text(TOML)
+    (home.parent / "build/results").mkdir(parents=True)
+    (home.parent / "build/results/other.json").write_text("{}")
+    results.record(["speed"])
+    assert ran == ["speed"] and [path.name for path in sorted((home / "own/results").iterdir())] == ["speed.json", "speed.md", "speed.origin.json"]
+
+
+def test_a_wrong_name_is_refused_before_anything_runs(checkout):
+    _, ran = checkout
+    for names in (["speed,sped"], ["speed", "sped"]):
+        with pytest.raises(Fail, match="there is no experiment sped"):
+            results.record(names)
+    assert not ran
+
+
+def test_what_is_wrong_with_any_experiment_is_said_before_anything_runs(checkout):
+    home, ran = checkout
+    (home / "own/experiments/other.toml").write_text(TOML.replace("repeats = 1", "repeats = 0"))
+    with pytest.raises(Fail, match="other.toml: repeats"):
+        results.bench(["speed"])
+    assert not ran
+
+
+def test_an_interrupted_record_leaves_the_old_result(checkout, monkeypatch):
+    home, _ = checkout
+    results.record(["speed"])
+    before = {path.name: path.read_bytes() for path in (home / "own/results").iterdir()}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+    monkeypatch.setattr(run, "boots", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        results.record(["speed"])
+    assert {path.name: path.read_bytes() for path in (home / "own/results").iterdir()} == before
+
+
+def test_a_result_whose_figures_are_others_has_no_known_origin(checkout):
+    home, _ = checkout
+    results.record(["speed"])
+    path = home / "own/results/speed.json"
+    path.write_text(path.read_text().replace("1", "7"))
+    assert judged() == "stale: origin unknown: `make record B=speed`"
+
+
+@pytest.mark.parametrize("path, old, new, said", [
+    ("own/patches/1.patch", "+new", "+newer", "stale: the topic own has changed"),
+    ("below/patches/1.patch", "+new", "+newer", "stale: the topic below has changed"),
+    ("aside/patches/1.patch", "+new", "+newer", "of today's series (topics that it is not of have changed: aside)"),
+    ("own/patches/1.patch", "Why.", "Because.", "of today's series"),
+    ("own/patches/1.patch", "@@ -8 +8 @@", "@@ -9 +9 @@", "of today's series"),
+    ("own/patches/1.patch", "index 1..2", "index 3..4", "of today's series"),
+    ("own/experiments/speed.toml", "script = \"x", "script = \"y", "stale: {} or a file of its own has changed"),
+    ("own/experiments/speed.toml", "title = \"Speed", "title = \"Pace", "of today's series"),
+    ("own/c", "OWN=y", "OTHER=y", "stale: the kernel's configuration has changed"),
+    ("aside/c", "ASIDE=y", "OTHER=y", "of today's series"),
+])
+def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new, said):
+    home, _ = checkout
+    results.record(["speed"])
+    text = (home / path).read_text()
+    assert old in text
+    (home / path).write_text(text.replace(old, new))
+    assert judged() == said.format(home / path)
+
+
+@pytest.mark.parametrize("name, matters", [
+    ("net/x.c", True), ("include/linux/x.h", True), ("tools/testing/selftests/x/lib.sh", True), ("tools/testing/selftests/x/load.c", True),
+    ("Documentation/x.rst", False), ("MAINTAINERS", False), ("lib/tests/x_kunit.c", False), ("net/tests/.kunitconfig", False),
+    ("lib/tests/x.kunitconfig", False), ("tools/testing/selftests/x/case.sh", False), ("tools/testing/selftests/x/README", False)])
+def test_a_file_that_no_experiment_runs_is_no_part_of_a_topics_content(checkout, name, matters):
+    home, _ = checkout
+    before = topics.series()[1].content
+    (home / "own/patches/2.patch").write_text(PATCH.format(name))
+    (home / "own/patches/series").write_text("1.patch\n2.patch\n")
+    assert (topics.series()[1].content != before) == matters
+
+
+def test_another_base_and_other_packages_are_named(checkout):
+    home, _ = checkout
+    results.record(["speed"])
+    other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
+    assert judged(other) == "stale: other base: recorded on Linux 7.3.4 (packaged), this is Linux 7.4 (linux at 123)"
+    status = util.cache() / "guest/key/var/lib/dpkg/status"
+    status.write_text(status.read_text().replace("3.39-1", "3.40-1") + "\nPackage: new\nStatus: install ok installed\nVersion: 1\n")
+    assert judged() == "stale: other guest's packages: recorded with fio 3.39-1 (now 3.40-1)"
+
+
+def test_a_record_on_another_base_says_so(checkout, monkeypatch):
+    home, _ = checkout
+    other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
+    monkeypatch.setattr(results.bases, "find", lambda: other)
+    results.record(["speed"])
+    assert "Recorded on Linux 7.4 (linux at 123), which is not the packaged base" in (home / "own/results/speed.md").read_text()
+    assert judged(other) == "of today's series"
+
+
+def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
+    home, _ = checkout
+    results.record(["speed"])
+    tally = util.Tally()
+    results.quoted(BASE, tally)
+    assert (tally.passed, tally.failed) == (1, 0)
+    # What is not this repository's to change is said, and no failure
+    results.quoted(origin.Base("Linux 7.4", util.ROOT, "1" * 40), tally)
+    assert (tally.passed, tally.failed) == (2, 0) and "speed was recorded elsewhere: other base" in capsys.readouterr().out
+    (home / "below/patches/1.patch").write_text(PATCH.format("net/other.c"))
+    results.quoted(BASE, tally)
+    assert (tally.passed, tally.failed) == (2, 1)
+    assert "the cover letter of own quotes, is of today's series\n     the topic below has changed\n     record it again: make record B=speed" in capsys.readouterr().out
+
+
+def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout, capsys, monkeypatch):
+    home, ran = checkout
+    toml = home / "own/topic.toml"
+    toml.write_text(toml.read_text().replace("quotes", "readme"))
+    monkeypatch.setattr(run, "boots", lambda *_: {"base": [{"iops": 1}], "patched": [{"iops": 2}]})
+    monkeypatch.setattr(readme, "splice", lambda *_: None)
+    results.record(["speed"])
+    tally = util.Tally()
+    results.figures(BASE, tally)
+    assert (tally.passed, tally.failed) == (2, 0)
+    results.figures(origin.Base("Linux 7.4", util.ROOT, "1" * 40), tally)
+    assert (tally.passed, tally.failed) == (3, 0) and "speed is not compared with the recorded result: other base" in capsys.readouterr().out
+    monkeypatch.setattr(run, "boots", lambda *_: {"base": [{"iops": 1}], "patched": [{"iops": 3}]})
+    results.figures(BASE, tally)
+    assert (tally.passed, tally.failed) == (4, 1)
+
+
+def test_results_are_judged_in_a_line_each(checkout, capsys, monkeypatch):
+    results.record(["speed"])
+    capsys.readouterr()
+    monkeypatch.setattr(origin, "present", lambda: None)
+    results.results()
+    assert capsys.readouterr().out.splitlines() == ["==> no base is in the cache: results are not held against one", "speed: of today's series"]
+
+
+def test_points_that_are_done_are_counted_as_they_come(monkeypatch):
+    seen = []
+    monkeypatch.setattr(run, "bar", lambda total, what, unit: Bar(seen, total))
+    done = iter([1, 2, 2, 2])
+    with run.watched("speed", lambda: next(done, 2), 2):
+        pass
+    assert sum(seen) == 1 and Bar.total == 2
+
+
+class Bar:
+    """A progress bar that keeps what it was told."""
+    total = 0
+
+    def __init__(self, seen, total):
+        self.seen, self.n, Bar.total = seen, 0, total
+
+    def update(self, more):
+        self.n += more
+        self.seen.append(more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
 
 
 KTAP = """TAP version 13

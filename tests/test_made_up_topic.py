@@ -89,6 +89,8 @@ compile = ["drivers/made-up/"]
 """
 EXPERIMENT = """\
 kind = "guest"
+machine = "sim"
+repeats = 1
 title = "How fast the made-up driver is"
 question = "Is it faster than none?"
 
@@ -121,7 +123,7 @@ def checkout(tmp_path):
     (work / "README.md").write_text("<!-- topics -->\n\n<!-- /topics -->\n")
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "mmdebstrap").write_text('#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done\n')
+    (programs / "mmdebstrap").write_text('#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done; true\n')
     (programs / "mmdebstrap").chmod(0o755)
     settings = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "KSRC": str(kernel), "PYTHONPATH": str(work),
                 "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{programs}:{os.environ['PATH']}"}

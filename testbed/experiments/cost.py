@@ -1,77 +1,104 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What it costs to queue a transport and to dispatch it: instructions, counted one by one, and cycles with two CPUs at it."""
+"""What a piece of kernel code costs: instructions, counted one by one, and cycles with two CPUs at it.
 
-import json
-import re
-
-from ..machines import guest, kernel, uml
-from ..series.base import git
-from ..series.topics import TOPICS
-from . import singlestep
-from ..util import BUILD, Fail, lock, remove, say
-
-COST = TOPICS / "sunrpc-ready-queue" / "experiments" / "cost"
-TOPIC = "topic: sunrpc-ready-queue"
-ROUNDS = 256  # SVC_COST_ROUNDS of svc_cost.patch
-# UML's own: how it masks interrupts and reads a simulated clock is no kernel's cost.
-UML = re.compile(r"(um_|_*time_travel_|deliver_time_travel|timer_read|(un)?block_signals|arch_local_irq)")
-ONE_CPU = 'echo "1 idle" >/sys/module/svc_cost/parameters/run\necho 1 >/sys/module/svc_cost/parameters/run\n'
-TWO_CPUS = """for turn in $(seq 8); do
-	for run in "1 idle" 1 "2 idle" 2; do
-		echo "$run" >/sys/module/svc_cost/parameters/run
-	done
-done
-dmesg | grep -o 'svc_cost: .*' >/results/cycles
+A test-only patch brings a module parameter `run`, which runs the code so many rounds between two marks, and prints cycles.
 """
 
+import pathlib
+import re
 
-def kernels(base, kind):
-    """{name: executable} of the base, of the queue without the ready queue's topic, and of all of it, each with the benchmark."""
-    patch, made = (COST / "svc_cost.patch").read_text(), {}
-    with lock("source"):
-        where = kernel.commits(base)
-        topic = git(base.repo, "log", "--format=%H", f"--grep=^{TOPIC}$", f"{where['base']}..{where['patched']}").stdout.split()
-        if len(topic) != 1:
-            raise Fail(f'the queue has {len(topic)} commits "{TOPIC}"')
-        for name, commit in (("base", where["base"]), ("before", topic[0]), ("patched", where["patched"])):
-            commit = kernel.variant(base, commit, f"svc_cost on {name}", patch)
-            made[name] = kernel.executable(base, commit, kernel.flavour(TOPIC.removeprefix("topic: "), kind), f"cost-{name}")
-    return made
+from .. import schema
+from ..machines import guest, uml
+from ..series.base import Base
+from ..util import Fail, remove, say
+from . import singlestep
+from .experiment import Experiment
+from .run import boot, kernels, watched
+from .sweep import PLAIN
+from .table import Point, Result, Table
+
+MACHINES = ("sim",)
+# The machine whose cycles are counted.
+SMP = "smp"
+COST = schema.table({
+    "patch": schema.STRING, "module": PLAIN, "rounds": schema.COUNT, "begin": PLAIN, "end": PLAIN, "what": schema.STRING,
+    # {what a table says of it: what is written to the parameter}
+    "instructions": {**schema.mapping(schema.STRING), "minProperties": 1},
+    "cycles": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.STRING}})
+REQUIRED = {"cost": COST}
+OPTIONAL: dict[str, schema.Schema] = {}
+# UML's own: how it masks interrupts and reads a simulated clock is no kernel's cost.
+UML = re.compile(r"(um_|_*time_travel_|deliver_time_travel|timer_read|(un)?block_signals|arch_local_irq)")
 
 
-def instructions(executable, place):
-    """[Counter of instructions by function, for an idle transport; the same, for one with requests in flight]"""
+def check(experiment: Experiment) -> None:
+    experiment.file(experiment.data["cost"]["patch"])
+
+
+def points(experiment: Experiment) -> list[Point]:
+    return [{"run": name} for name in experiment.data["cost"]["instructions"]]
+
+
+def ask(experiment: Experiment, what: str) -> str:
+    return f'echo "{what}" >/sys/module/{experiment.data["cost"]["module"]}/parameters/run'
+
+
+def instructions(experiment: Experiment, executable: pathlib.Path, place: pathlib.Path) -> dict[str, dict[str, float]]:
+    """{what: {function: instructions a round}}"""
+    cost = experiment.data["cost"]
     remove(place)
     place.mkdir(parents=True)
     script = place.with_suffix(".sh")
-    script.write_text(f"#!/bin/bash\n{ONE_CPU}")
+    script.write_text("\n".join(["#!/bin/bash", *(ask(experiment, what) for what in cost["instructions"].values())]) + "\n")
     with open(place / "console", "wb") as console:
-        passes = singlestep.count(uml.command(executable, guest.root(), script, place, True, ()), "svc_cost_begin", "svc_cost_end", console, 2)
+        passes = singlestep.count(uml.command(executable, guest.root(), script, place, True, ()), cost["begin"], cost["end"], console,
+                                  len(cost["instructions"]))
     uml.verdict(place / "console", place / "exit", 0, 0)
-    return [{name: number / ROUNDS for name, number in one.items() if not UML.match(name)} for one in passes]
+    if len(passes) != len(cost["instructions"]):
+        raise Fail(f"{experiment.where}: {len(passes)} passes from {cost['begin']} to {cost['end']} were seen, "
+                   f"{len(cost['instructions'])} were asked for; see {place}/console")
+    return {what: {name: number / cost["rounds"] for name, number in sorted(one.items()) if not UML.match(name)}
+            for what, one in zip(cost["instructions"], passes)}
 
 
-def cycles(executable, place):
+def cycles(experiment: Experiment, executable: pathlib.Path, place: pathlib.Path) -> dict[str, float]:
     """{"1 threads, idle": the fewest cycles of a round, …} of UML on two CPUs; noisy but for its minimum."""
+    cost = experiment.data["cost"]
+    found: dict[str, float] = {}
     script = place.with_suffix(".sh")
-    script.write_text(f"#!/bin/bash\n{TWO_CPUS}")
-    found = {}
-    for what, number in re.findall(r"svc_cost: (.*): (\d+) cycles", (uml.boot(executable, script, place, 600, False) / "cycles").read_text()):
-        found[what] = min(found.get(what, float("inf")), int(number) / ROUNDS)
+    lines = [f"for turn in $(seq {experiment.repeats}); do", *(ask(experiment, what) for what in cost["cycles"]), "done",
+             f"dmesg | grep -o '{cost['module']}: .*' >/results/cycles"]
+    script.write_text("\n".join(["#!/bin/bash", *lines]) + "\n")
+    said = (boot(experiment, SMP, executable, script, place) / "cycles").read_text()
+    for what, number in re.findall(rf"{cost['module']}: (.*): (\d+) cycles", said):
+        found[what] = min(found.get(what, float("inf")), int(number) / cost["rounds"])
+    if not found:
+        raise Fail(f"{place}/cycles: the guest's {cost['module']} said nothing of cycles")
     return found
 
 
-def measure(base):
-    """Print both tables, and leave the instructions by function in build/cost/cost.json."""
-    results = BUILD / "cost"
-    results.mkdir(parents=True, exist_ok=True)
-    counted = {name: instructions(path, results / f"cost-{name}") for name, path in kernels(base, "sim").items()}
-    (results / "cost.json").write_text(json.dumps(counted, indent=1, sort_keys=True) + "\n")
-    print(f"\n{'instructions, one svc_xprt_enqueue() and the svc_recv() it leads to':70}" + "".join(f"{name:>10}" for name in counted))
-    for index, what in enumerate(("with no request in flight", "with a request in flight")):
-        print(f"  {what:68}" + "".join(f"{sum(one[index].values()):10.0f}" for one in counted.values()))
-    taken = {name: cycles(path, results / f"cost-{name}-smp") for name, path in kernels(base, "smp").items()}
-    print(f"\n{'cycles (the fewest of many), two CPUs':70}" + "".join(f"{name:>10}" for name in taken))
-    for what in taken["base"]:
-        print(f"  {what:68}" + "".join(f"{one[what]:10.0f}" for one in taken.values()))
-    say(f"the instructions by function are in {results}/cost.json")
+def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
+    """{kernel: {"instructions": {what: {function: number}}, "cycles": {what: number}}}"""
+    patch = experiment.file(experiment.data["cost"]["patch"]).read_text()
+    counted, timed = kernels(base, experiment, patch=patch), kernels(base, experiment, SMP, patch)
+    guest.root()
+    found: Result = {name: {} for name in counted}
+    with watched(experiment.name, lambda: sum(map(len, found.values())), 2 * len(found), "guests"):
+        for name, path in counted.items():
+            place = out / f"{experiment.name}-{name}"
+            say(f"counting {name}'s instructions; its console goes to {place}/console")
+            found[name]["instructions"] = instructions(experiment, path, place)
+        for name, path in timed.items():
+            place = out / f"{experiment.name}-{name}-{SMP}"
+            say(f"counting {name}'s cycles; its console goes to {place}/console")
+            found[name]["cycles"] = cycles(experiment, path, place)
+    return found
+
+
+def metrics(experiment: Experiment, result: Result) -> list[Table]:
+    what = experiment.data["cost"]["what"]
+    first = next(iter(result.values()))
+    return [Table([f"instructions, {what}", *result],
+                  [[name, *(f"{sum(one['instructions'][name].values()):.0f}" for one in result.values())] for name in first["instructions"]], left=(0,)),
+            Table(["cycles (the fewest of many), two CPUs", *result],
+                  [[name, *(f"{one['cycles'][name]:.0f}" for one in result.values())] for name in first["cycles"]], left=(0,))]

@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0
 """The server's trace events, read as what a rule sees: how many requests of a transport are in flight when it is queued."""
 
+import pathlib
 import re
+from collections.abc import Iterable
+from typing import Any
+
+from ..util import Fail
 
 # A request ends when its reply is sent or it is dropped; a dispatch also ends when it found no whole record.
 ENDS = {"svc_send", "svc_drop", "svcsock_tcp_recv_eagain", "svcsock_tcp_recv_short", "svcsock_tcp_recv_err"}
 
 
-def depth(lines):
+def depth(lines: Iterable[str]) -> dict[str, int]:
     """{"requests", "queued", "idle"}: replies sent, how often a transport was queued, and how often with nothing of it in flight.
 
     A dispatch takes a slot (xpt_nr_rqsts), which the end of the request gives back. The server traces every attempt to queue a
     transport: one that is BUSY, or has nothing to read, is not queued.
     """
-    flight = {}
+    flight: dict[str, int] = {}
     found = {"requests": 0, "queued": 0, "idle": 0}
     for line in lines:
         event = re.search(r" (svc\w+): .*?\b(?:client|addr)=(\S+)", line)
@@ -39,19 +44,20 @@ def depth(lines):
 READY = {"CONN", "CLOSE", "HANDSHAKE", "DATA", "DEFERRED"}
 
 
-def waiting(lines):
+def waiting(lines: Iterable[str]) -> dict[str, Any]:
     """How many transports wait in a pool's queue, of lines "EVENT FLAG|FLAG…" in order; one CPU, so nothing comes in between.
 
     {"queued": transports queued, "longest", "median": how many waited when one was, that one included, "refills": dequeues that found
-    no entry in order and reversed all that had come since, as the base's lwq does, "refill": the most that one of them reversed,
+    no entry in order and reversed all that had come since, as the base's queue does, "refill": the most that one of them reversed,
     "left": how many were queued and not dequeued}
     """
-    lengths, refills, ordered = [], [], 0
-    length = 0
+    lengths: list[int] = []
+    refills: list[int] = []
+    ordered = length = 0
     for line in lines:
         event, _, flags = line.strip().partition(" ")
-        flags = set(flags.split("|"))
-        if event == "svc_xprt_enqueue" and flags & READY and "BUSY" not in flags:
+        words = set(flags.split("|"))
+        if event == "svc_xprt_enqueue" and words & READY and "BUSY" not in words:
             length += 1
             lengths.append(length)
         elif event == "svc_xprt_no_write_space":
@@ -65,3 +71,10 @@ def waiting(lines):
             length -= 1
     return {"queued": len(lengths), "longest": max(lengths, default=0), "median": sorted(lengths)[len(lengths) // 2] if lengths else 0,
             "refills": len(refills), "refill": max(refills, default=0), "left": length}
+
+
+def complete(stem: pathlib.Path) -> None:
+    """Fail if the trace buffer overflowed."""
+    lost = stem.with_name(stem.name + ".lost").read_text().split()
+    if int(lost[-1]):
+        raise Fail(f"{stem}: the trace lost {lost[-1]} events: a larger buffer is needed")

@@ -43,6 +43,8 @@ class Base:
     name: str
     repo: pathlib.Path
     commit: str
+    # Whether it is Debian's linux-source, and no tree of the user's own.
+    packaged: bool = False
 
     @property
     def key(self):
@@ -110,7 +112,7 @@ def from_package():
                            f"the network and `apt-get update`, or give a kernel tree of your own with KSRC=/path\n{apt}")
     repo = cache() / "base" / f"{package}_{have}"
     commit = git(repo, "rev-parse", "base").stdout.strip()
-    return Base(f"Linux {have.split('-')[0]} ({package} {have})", repo, commit)
+    return Base(f"Linux {have.split('-')[0]} ({package} {have})", repo, commit, packaged=True)
 
 
 def newest_have(package):

@@ -16,6 +16,9 @@ from ..util import ROOT, Fail, digest
 TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
 NAME = r"[a-z0-9][a-z0-9-]*"
+# Files that no experiment builds or runs: prose, KUnit, and selftests but for their libraries and programs.
+NO_FIGURE = re.compile(r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^tools/testing/selftests/.*/(?!lib\.sh$)[^/]+\.sh$"
+                       r"|^tools/testing/selftests/.*/(README|config|settings|\.gitignore)$")
 
 TOML = schema.table(
     {
@@ -32,6 +35,7 @@ TOML = schema.table(
     kunit=schema.STRINGS,
     compile=schema.STRINGS,
     readme=schema.STRINGS,
+    quotes=schema.STRINGS,
     upstream=schema.mapping(schema.STRING),
     posting=schema.STRING,
 )
@@ -60,6 +64,8 @@ class Topic:
     compile: tuple[str, ...]
     # Experiments whose picture and table the README shows.
     readme: tuple[str, ...]
+    # Experiments whose figures the cover letter or the README quotes in its text.
+    quotes: tuple[str, ...]
     # {subject of a patch: the subject of the same change in somebody else's tree}
     upstream: dict[str, str]
     # What whoever posts the topic has to know first.
@@ -94,8 +100,13 @@ class Topic:
 
     @property
     def content(self) -> str:
-        """A key of what the topic's patches change in the kernel; what their messages say is no part of it."""
-        return digest(*(changes(path) for path in self.patches))
+        """A key of what the topic's patches change that can change a figure: not messages, prose, tests, nor where a line stands."""
+        files: dict[str, list[str]] = {}
+        for path in self.patches:
+            for name, lines in changes(path).items():
+                if not NO_FIGURE.search(name):
+                    files.setdefault(name, []).extend(lines)
+        return digest(*("\n".join([name, *lines]) for name, lines in sorted(files.items())))
 
 
 def listed(path: pathlib.Path) -> list[str]:
@@ -117,7 +128,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
-    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme")}
+    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme", "quotes")}
     return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}),
                  posting=data.get("posting", ""), **several)
 
@@ -175,10 +186,22 @@ def subject_of(path: pathlib.Path) -> str:
     return found[1].replace("\n ", " ")
 
 
-def changes(path: pathlib.Path) -> str:
-    """What a patch changes, without its message."""
-    text = path.read_text(errors="replace")
-    return text[text.find("\ndiff --git "):]
+def changes(path: pathlib.Path) -> dict[str, list[str]]:
+    """{file: lines} of what a patch adds to each file and takes from it, and what it does to the file's name and mode."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    old = new = 0
+    for line in path.read_text(errors="replace").split("\n"):
+        if old or new:
+            old, new = old - (line[:1] in "- "), new - (line[:1] in "+ ")
+            lines += [line] if line[:1] in ("+", "-") else []
+        elif name := re.match(r"diff --git a/\S+ b/(\S+)$", line):
+            lines = found.setdefault(name[1], [])
+        elif counts := re.match(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@", line):
+            old, new = (int(count or 1) for count in counts.groups())
+        elif re.match(r"(new|deleted|old) |rename |copy ", line) and found:
+            lines.append(line)
+    return found
 
 
 def queue_digest(topics: list[Topic] | None = None) -> str:

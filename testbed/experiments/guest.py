@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A script of the experiment's own at each point of a sweep, in a guest that another has prepared; it leaves its figures as JSON."""
+
+import json
+import pathlib
+import re
+from typing import Any
+
+from .. import schema
+from ..util import Fail
+from . import sweep
+from .experiment import Experiment, machines
+from .table import Point, Result, Table
+
+MACHINES = machines()
+GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
+METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
+                      min={"type": "number"}, max={"type": "number"})
+REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
+OPTIONAL = {"sweep": sweep.SWEEP, "repeats": {"const": 1, "description": "repeats: what is to be repeated is a sweep: 1"}}
+# In the script {name} is the value at the point, and {point} what the point's file is called; other braces are the shell's.
+BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def check(experiment: Experiment) -> None:
+    data, where = experiment.data, experiment.where
+    used = set(BRACES.findall(data["guest"]["script"]))
+    if "point" in data.get("sweep", {}):
+        raise Fail(f"{where}: sweep: {{point}} is what a point's file is called: name it otherwise")
+    for name in data.get("sweep", {}):
+        if name not in used:
+            raise Fail(f"{where}: sweep.{name} is not used: the script has no {{{name}}}, so all its points would be the same")
+    if "point" not in used:
+        raise Fail(f"{where}: guest.script leaves no figures: it has to write /results/{{point}}.json")
+
+
+def points(experiment: Experiment) -> list[Point]:
+    return sweep.combinations(experiment.data.get("sweep", {}))
+
+
+def script(experiment: Experiment, selftests: str) -> str:
+    about = experiment.data["guest"]
+    lines = ["#!/bin/bash", *([about["prepare"].rstrip()] if "prepare" in about else [])]
+    for point in points(experiment):
+        values = {**{name: str(value) for name, value in point.items()}, "point": sweep.label(point)}
+        lines += ["(", BRACES.sub(lambda found: values.get(found[1], found[0]), about["script"]).rstrip(), ") || exit 1"]
+    return "\n".join(lines) + "\n"
+
+
+def leaves(experiment: Experiment, point: Point) -> list[str]:
+    return [f"{sweep.label(point)}.json"]
+
+
+def read(experiment: Experiment, where: pathlib.Path, point: Point) -> Point:
+    path = where / f"{sweep.label(point)}.json"
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Fail(f"{path}: the script left no JSON there: {error}") from error
+    if not isinstance(found, dict) or found.keys() & point.keys():
+        raise Fail(f"{path}: is no JSON object, or has a name of the sweep's")
+    for metric in experiment.data["metrics"]:
+        number(found, metric["field"], str(path))
+    return found
+
+
+def number(found: Any, field: str, where: str) -> float:
+    """The number that a dotted name has in a point's JSON."""
+    for name in field.split("."):
+        if not isinstance(found, dict) or name not in found:
+            raise Fail(f"{where}: has no {field}, which a metric names")
+        found = found[name]
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        raise Fail(f"{where}: {field} is no number")
+    return found
+
+
+def metrics(experiment: Experiment, result: Result) -> list[Table]:
+    """A row for each point; each metric, kernel beside kernel; ! is what was not wanted."""
+    names = list(experiment.data.get("sweep", {}))
+    rows = []
+    for index, point in enumerate(next(iter(result.values()))):
+        row = [point[name] for name in names]
+        for metric in experiment.data["metrics"]:
+            for points in result.values():
+                value = number(points[index], metric["field"], experiment.name)
+                bad = value < metric.get("min", value) or value > metric.get("max", value)
+                row.append(f"{value:g}" if isinstance(value, float) else str(value))
+                row[-1] += " !" if bad else ""
+        rows.append(row)
+    head = [*names, *(f"{metric['title']}, {kernel}" for metric in experiment.data["metrics"] for kernel in result)]
+    return [Table(head, rows)]

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where a recorded result came from: NAME.origin.json beside NAME.json, and whether today's series would be measured the same way."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+from ..machines import guest, kernel
+from ..series import base as bases
+from ..series import topics as store
+from ..series.base import Base
+from ..util import Fail, cache, digest, run, whole
+from .experiment import Experiment
+
+# Where two runs give the same figures whatever compiled the kernel: the CPU costs nothing there.
+SIMULATED = ("sim",)
+Origin = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """What has changed since a result was recorded; of today's series if nothing has."""
+    # In this repository, of what the result is of: it has to be recorded again.
+    changed: list[str]
+    # Outside of it: the base, the guest's packages, the compiler.
+    elsewhere: list[str]
+    # In topics that the result is not of.
+    others: list[str]
+
+    @property
+    def stale(self) -> bool:
+        return bool(self.changed or self.elsewhere)
+
+    def __str__(self) -> str:
+        text = "stale: " + "; ".join([*self.changed, *self.elsewhere]) if self.stale else "of today's series"
+        return text + (f" (topics that it is not of have changed: {', '.join(self.others)})" if self.others else "")
+
+
+def path(experiment: Experiment) -> pathlib.Path:
+    return experiment.recorded.with_name(f"{experiment.name}.origin.json")
+
+
+def packages(root: pathlib.Path) -> dict[str, str]:
+    """{package: version} of all that a guest's root has installed."""
+    status = root / "var/lib/dpkg/status"
+    found = {}
+    for stanza in status.read_text(errors="replace").split("\n\n") if status.is_file() else []:
+        fields = dict(re.findall(r"^(Package|Status|Version): (.+)$", stanza, re.M))
+        if fields.get("Status", "").endswith(" installed") and "Version" in fields:
+            found[fields["Package"]] = fields["Version"]
+    return dict(sorted(found.items()))
+
+
+def of_host(experiment: Experiment) -> dict[str, str]:
+    """{package: version} of what decides the kind's figures on this machine."""
+    names = getattr(experiment.kind, "HOST", ())
+    return {name: run("dpkg-query", "-W", "-f", "${Version}", name, check=False).stdout for name in names}
+
+
+def boots(experiment: Experiment) -> bool:
+    return experiment.machine in kernel.KINDS
+
+
+def series() -> dict[str, str]:
+    """{topic: content} of the whole series."""
+    return {topic.name: topic.content for topic in store.series()}
+
+
+def configuration(experiment: Experiment) -> str:
+    """A key of the fragments of the kernel's configuration."""
+    return digest(*kernel.flavour(experiment.topic.name, experiment.machine).fragments) if boots(experiment) else ""
+
+
+def today(experiment: Experiment, base: Base) -> Origin:
+    """The origin of a result of this base, this checkout and this machine; call it before the run."""
+    return {
+        "base": {"name": base.name, "packaged": base.packaged},
+        "experiment": experiment.content,
+        "machine": experiment.machine,
+        "series": series(),
+        "configuration": configuration(experiment),
+        "compiler": kernel.compiler(),
+        "guest": packages(guest.root()) if boots(experiment) else {},
+        "host": of_host(experiment),
+    }
+
+
+def read(experiment: Experiment) -> Origin | None:
+    """The origin of the recorded result; None if it is not known, or is that of other figures."""
+    if not path(experiment).is_file() or not experiment.recorded.is_file():
+        return None
+    try:
+        found = json.loads(path(experiment).read_text())
+    except ValueError as error:
+        raise Fail(f"{path(experiment)}: not JSON: {error}; `make record B={experiment.name}` makes it anew") from error
+    return found if found.get("figures") == digest(experiment.recorded) else None
+
+
+def keep(experiment: Experiment, result: pathlib.Path, origin: Origin) -> None:
+    """Put a result and its origin in the place of the recorded ones; interrupted, it leaves the old result or one of no origin."""
+    text = result.read_text()
+    with whole(experiment.recorded) as part:
+        part.write_text(text)
+    with whole(path(experiment)) as part:
+        part.write_text(json.dumps({"figures": digest(experiment.recorded), **origin}, indent=1) + "\n")
+
+
+def header(experiment: Experiment) -> str:
+    """A line that says where the recorded result came from; "" if that is not known."""
+    origin = read(experiment)
+    if not origin:
+        return ""
+    return (f"Recorded on {origin['base']['name']}" + ("" if origin["base"]["packaged"] else ", which is not the packaged base")
+            + f"; {path(experiment).name} says of what else.")
+
+
+def present() -> Base | None:
+    """The base, if it can be had without fetching anything."""
+    if os.environ.get("KSRC") or bases.newest_have(f"linux-source-{bases.SERIES}"):
+        return bases.find()
+    return None
+
+
+def has_guest() -> bool:
+    return any((cache() / "guest").glob("*/guest-init"))
+
+
+def judge(experiment: Experiment, base: Base | None) -> Judgement:
+    """What has changed since the result was recorded; what cannot be looked at without fetching it is not."""
+    if not experiment.recorded.is_file():
+        return Judgement([f"not recorded: `make record B={experiment.name}`"], [], [])
+    origin = read(experiment)
+    if not origin:
+        return Judgement([f"origin unknown: `make record B={experiment.name}`"], [], [])
+    own = [topic.name for topic in experiment.topics]
+    have, had = series(), origin["series"]
+    changed = [f"the topic {name} has changed" for name in own if had.get(name) != have.get(name)]
+    others = [name for name in dict.fromkeys([*have, *had]) if name not in own and had.get(name) != have.get(name)]
+    if origin["experiment"] != experiment.content:
+        changed.append(f"{experiment.where} or a file of its own has changed")
+    if origin["configuration"] != configuration(experiment):
+        changed.append("the kernel's configuration has changed")
+    return Judgement(changed, elsewhere(experiment, origin, base), others)
+
+
+def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list[str]:
+    found = []
+    if base and base.name != origin["base"]["name"]:
+        found.append(f"other base: recorded on {origin['base']['name']}, this is {base.name}")
+    if boots(experiment) and has_guest():
+        found += differ("guest's packages", origin["guest"], packages(guest.root()))
+    found += differ("packages of this machine", origin["host"], of_host(experiment))
+    if experiment.machine not in SIMULATED and origin["compiler"] != kernel.compiler():
+        found.append(f"other compiler: recorded with {origin['compiler']}, this is {kernel.compiler()}")
+    return found
+
+
+def differ(what: str, had: dict[str, str], have: dict[str, str]) -> list[str]:
+    """A line for packages of a record that are of another version now, or gone; one that has come since changes no figure."""
+    others = [f"{name} {version} (now {have.get(name) or 'none'})" for name, version in had.items() if have.get(name) != version]
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    return [f"other {what}: recorded with {', '.join(others[:3])}{more}"] if others else []

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Running experiments: the kernels they ask for, a guest for each, and one JSON file of figures a run."""
+
+import concurrent.futures
+import contextlib
+import json
+import os
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+
+from ..machines import guest, kernel, qemu, uml
+from ..series import topics as store
+from ..series import tree
+from ..series.base import Base, git
+from ..util import BUILD, Fail, bar, digest, lock, say, whole
+from .experiment import Experiment
+from .table import Result
+
+RESULTS = BUILD / "results"
+# Machines on simulated time; the others keep every CPU they have busy, and are booted one after the other.
+REAL_TIME = ("smp", "x86")
+
+
+def commits(base: Base, experiment: Experiment) -> dict[str, str]:
+    """{kernel: commit} in base.repo of all that the experiment asks for; hold the source's lock."""
+    where, found, variants = kernel.commits(base), {}, experiment.variants()
+    for name, what in experiment.kernels.items():
+        if what in where:
+            found[name] = where[what]
+        elif what in variants:
+            found[name] = kernel.variant(base, where["patched"], what, variants[what])
+        elif what.startswith("before "):
+            found[name] = mark(base, what.removeprefix("before "), where["patched"])
+        else:
+            topic, _, number = what.partition(":")
+            found[name] = alone(base, topic, int(number) if number else None)
+    return found
+
+
+def mark(base: Base, topic: str, patched: str) -> str:
+    """The commit of the series that a topic begins with, and which changes nothing."""
+    found = git(base.repo, "log", "--format=%H", f"--grep=^{tree.MARK}{topic}$", f"{base.commit}..{patched}").stdout.split()
+    if len(found) != 1:
+        raise Fail(f'the series has {len(found)} commits "{tree.MARK}{topic}"')
+    return found[0]
+
+
+def alone(base: Base, topic: str, number: int | None = None) -> str:
+    """The commit of a topic, or of its first patches, on what it depends on and nothing else."""
+    topics = store.closure(store.series(), topic)
+    branch = f"alone-{topic}-{digest(base.commit, store.queue_digest(topics))}"
+    if git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}", check=False).returncode:
+        say(f"applying {topic} alone")
+        git(base.repo, "branch", "-f", branch, tree.apply(base.repo, topics, base.commit))
+    many = len(topics[-1].patches)
+    return git(base.repo, "rev-parse", f"{branch}~{many - (number or many)}").stdout.strip()
+
+
+def kernels(base: Base, experiment: Experiment, machine: str = "", patch: str = "") -> dict[str, pathlib.Path]:
+    """{kernel: executable} of all that the experiment asks for, each with a test-only patch if one is given."""
+    made = {}
+    what = kernel.flavour(experiment.topic.name, machine or experiment.machine)
+    with lock("source"):
+        for name, commit in commits(base, experiment).items():
+            place = name
+            if patch:
+                commit = kernel.variant(base, commit, f"{experiment.name} on {name}", patch)
+            if patch or name != experiment.kernels[name]:
+                place = f"{experiment.name}-{name}"
+            made[name] = kernel.executable(base, commit, what, place)
+    return made
+
+
+def selftests(base: Base, experiment: Experiment) -> str:
+    """Where the guest finds the selftests, if the experiment's topics have any."""
+    return str(kernel.selftests(base)) if any(topic.selftests for topic in experiment.topics) else ""
+
+
+def boot(experiment: Experiment, machine: str, executable: pathlib.Path, script: pathlib.Path, where: pathlib.Path) -> pathlib.Path:
+    """Boot one guest and return its results directory."""
+    words = tuple(experiment.data.get("boot", ()))
+    if kernel.for_qemu(machine):
+        return qemu.boot(executable, script, where, experiment.limit, words)
+    return uml.boot(executable, script, where, experiment.limit, machine not in REAL_TIME, words)
+
+
+@contextlib.contextmanager
+def watched(what: str, done: Callable[[], int], total: int, unit: str = "points") -> Iterator[None]:
+    """A progress bar of how many of `total` are done, looked at every second."""
+    over = threading.Event()
+    with bar(total, what, unit) as progress:
+        def watch() -> None:
+            while not over.wait(1):
+                progress.update(max(done() - progress.n, 0))
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+            progress.update(max(done() - progress.n, 0))
+
+
+def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
+    """A guest for each kernel, as many at once as there are CPUs, and the figures of every point."""
+    kind, points = experiment.kind, experiment.points
+    made, place = kernels(base, experiment), selftests(base, experiment)
+    text = out / f"{experiment.name}.sh"
+    text.write_text(kind.script(experiment, place))
+    guest.root()  # made once, before all boots want it
+    wheres = {name: out / f"{experiment.name}-{name}" for name in made}
+    for name, where in wheres.items():
+        for path in where.glob("*"):  # of a run before: it would be counted as done
+            if path.is_file():
+                path.unlink()
+        say(f"booting {name}; its console goes to {where}/console")
+
+    def done() -> int:
+        return sum(all((where / file).is_file() for file in kind.leaves(experiment, point)) for where in wheres.values() for point in points)
+
+    at_once = 1 if experiment.machine in REAL_TIME else len(os.sched_getaffinity(0))
+    with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        running = {name: pool.submit(boot, experiment, experiment.machine, path, text, wheres[name]) for name, path in made.items()}
+        for one in running.values():
+            one.result()
+    return {name: [{**point, **kind.read(experiment, where, point)} for point in points] for name, where in wheres.items()}
+
+
+def run(experiment: Experiment, base: Base, out: pathlib.Path | None = None) -> pathlib.Path:
+    """Run an experiment; returns the path of out/NAME.json (in build/results), which holds figures only: nothing of this machine or of when.
+
+    Two runs of the same kernels give the same bytes, if the experiment is exact. Until a run is over, the file of the one before stays.
+    """
+    out = out or RESULTS
+    out.mkdir(parents=True, exist_ok=True)
+    say(f"running {experiment.name} on {', '.join(experiment.kernels)} ({experiment.machine}): {experiment.title}")
+    measure = getattr(experiment.kind, "measure", None)
+    result = measure(experiment, base, out) if measure else boots(experiment, base, out)
+    path = out / f"{experiment.name}.json"
+    with whole(path) as part:
+        part.write_text(getattr(experiment.kind, "dump", dump)(result))
+    return path
+
+
+def dump(result: Result) -> str:
+    return json.dumps(result, indent=1) + "\n"
+
+
+def read(path: pathlib.Path) -> Result:
+    """A result file: {kernel: [point, …]}, or what else the kind makes of a kernel."""
+    if not path.is_file():
+        raise Fail(f"{path}: no such result; `make bench` and `make record` write them")
+    return json.loads(path.read_text())

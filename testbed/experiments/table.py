@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a measurement comes to, as data: tables, and what a picture is drawn from. report/ makes them visible."""
+
+import dataclasses
+from typing import Any
+
+Point = dict[str, Any]
+Result = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A heading for each column and a cell for each heading in every row; `left`: the columns that are text."""
+    head: list[str]
+    rows: list[list[Any]]
+    caption: str = ""
+    left: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+    """A line for each kernel over a sweep's values, times in ms, beside a time that all are held against."""
+    title: str
+    across: str
+    up: str
+    ticks: list[Any]
+    values: dict[str, list[float]]
+    # What is wanted, and what it is called.
+    floor: float
+    floor_name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A metric at a point, for each kernel, with what is wanted of it."""
+    title: str
+    metric: dict[str, Any]
+    point: Point
+    values: dict[str, float]
+    min: float | None
+    max: float | None
+
+    def met(self, kernel: str) -> bool:
+        value = self.values[kernel]
+        return (self.max is None or value <= self.max) and (self.min is None or value >= self.min)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panels:
+    """Small multiples: a row of panels for each of `rows` ({its name: {heading: kernel}}), a panel for each list of lines."""
+    rows: dict[str, dict[str, str]]
+    panels: dict[str, list[Line]]
+
+
+def ms(ns: float) -> str:
+    """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
+    value = ns / 1e6
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Pictures as SVG and PNG: the same figures give the same bytes."""
+
+import pathlib
+from typing import Any
+
+from ..experiments.experiment import Experiment
+from ..experiments.run import read
+from ..experiments.table import Curves, Panels, ms
+from ..util import digest
+
+# They tell apart in grey and to a colour-blind eye (Okabe and Ito).
+COLOURS = {"base": "#D55E00", "patched": "#0072B2", "alone": "#777777"}
+
+
+def drawn_from(path: pathlib.Path) -> str:
+    return f"drawn from the result file with digest {digest(path)}"
+
+
+def pictures(stem: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Where the pictures of a result are."""
+    return stem.with_suffix(".svg"), stem.with_suffix(".png")
+
+
+def draw(experiment: Experiment, path: pathlib.Path, stem: pathlib.Path) -> bool:
+    """Draw stem.svg and stem.png of a result file, whose digest they name; whether its kind has something to draw."""
+    found = getattr(experiment.kind, "picture", lambda *_: None)(experiment, read(path))
+    if found:
+        save(path, stem, found)
+    return bool(found)
+
+
+def save(path: pathlib.Path, stem: pathlib.Path, found: Curves | Panels) -> None:
+    import matplotlib
+    matplotlib.use("Agg")
+    size, dpi = (11, 150) if isinstance(found, Curves) else (9, 130)
+    with matplotlib.rc_context({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": size}):
+        figure = curves(found) if isinstance(found, Curves) else panels(found)
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        svg, png = pictures(stem)
+        figure.savefig(svg, metadata={"Date": None, "Description": drawn_from(path)})
+        figure.savefig(png, dpi=dpi, metadata={"Software": None, "Description": drawn_from(path)})
+    from matplotlib import pyplot
+    pyplot.close(figure)
+
+
+def plain(value: float, _: Any) -> str:
+    return f"{value:g}"
+
+
+def curves(found: Curves) -> Any:
+    """A line for each kernel, with its values, over a time that is wanted."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
+    places = range(len(found.ticks))
+    axes.axhline(found.floor, color=COLOURS["alone"], linestyle=":", linewidth=1.2)
+    axes.annotate(f"{found.floor_name}: {ms(found.floor * 1e6)} ms", (places[-1], found.floor), xytext=(0, -13), textcoords="offset points",
+                  ha="right", color=COLOURS["alone"], fontsize=10)
+    for kernel, values in found.values.items():
+        colour = COLOURS.get(kernel)
+        axes.plot(places, values, marker="o", color=colour, linewidth=2, label=kernel)
+        for x, value in zip(places, values):
+            axes.annotate(ms(value * 1e6), (x, value), xytext=(0, 7), textcoords="offset points", ha="center", color=colour, fontsize=10)
+    axes.set_yscale("log")
+    axes.set_ylim(found.floor * 0.55, None)
+    axes.margins(y=0.15)
+    axes.set_xticks(places, found.ticks)
+    axes.set_xlabel(found.across)
+    axes.set_ylabel(found.up)
+    axes.set_title(found.title, fontsize=12)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def panels(found: Panels) -> Any:
+    """Small multiples: a row of panels for each table, a panel for each metric that names one, a line for each kernel."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    figure, grid = pyplot.subplots(len(found.rows), len(found.panels), squeeze=False, sharey="col", layout="constrained",
+                                   figsize=(2.4 * len(found.panels) + 1, 2.7 * len(found.rows)))
+    for axes, title in zip(grid[0], found.panels):
+        axes.set_title(title, fontsize=9)
+    for row, (name, columns) in zip(grid, found.rows.items()):
+        # Numbers get shades in their order, names colours of their own.
+        shades = matplotlib.colormaps["viridis" if all(heading.isdigit() for heading in columns) else "Set2"].resampled(len(columns) + 1).colors
+        for axes, lines in zip(row, found.panels.values()):
+            panel(axes, columns, shades, lines)
+        row[0].set_ylabel(f"{name}: times alone")
+        handles = dict(zip(*reversed(row[0].get_legend_handles_labels())))
+        row[-1].legend(handles.values(), handles.keys(), frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def panel(axes: Any, columns: dict[str, str], shades: Any, lines: list[Any]) -> None:
+    import matplotlib
+
+    places = range(len(lines))
+    for index, (heading, kernel) in enumerate(columns.items()):
+        # Where lines lie on each other the marks tell them apart: the later ones are the smaller.
+        axes.plot(places, [line.values[kernel] for line in lines], marker="o", markersize=9 - index, linewidth=1.2 + (kernel == "patched"),
+                  color=COLOURS.get(kernel, shades[index]), label=heading)
+    for wanted in ([line.max for line in lines], [line.min for line in lines]):
+        if all(isinstance(value, (int, float)) for value in wanted):
+            axes.plot(places, wanted, linestyle="none", marker="_", markersize=20, color="black", label="wanted")
+    axes.set_xticks(places, [list(line.point.values())[-1] for line in lines])
+    axes.margins(x=0.15)
+    axes.spines[["top", "right"]].set_visible(False)
+    if "floor" in lines[0].metric:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
+        axes.yaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        axes.set_ylim(0.9, None)
+    else:
+        axes.set_ylim(0, 1.1 * max(value for line in lines for value in [*line.values.values(), line.max or 0]))
