@@ -18,6 +18,9 @@ check-exported series export clean:
 demo check litmus cost: setup
 	@$(TESTBED) $@
 
+figures: setup
+	@$(TESTBED) figures $(if $(WRITE),--write)
+
 post: setup
 	@$(TESTBED) post "$(TOPIC)" "$(V)" $(if $(TO),--to "$(TO)") $(if $(PREVIOUS),--previous "$(PREVIOUS)")
 
@@ -36,4 +39,4 @@ mutants: setup
 lwq: setup
 	@$(TESTBED) $@ $(if $(TURNS),--turns $(TURNS))
 
-.PHONY: help setup demo test litmus mutants bench lwq record cost kernels tree export series post check check-exported clean
+.PHONY: help setup demo test litmus mutants bench lwq record figures cost kernels tree export series post check check-exported clean

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from . import experiments, host, report
 from .experiments import cost, counts, realtime
 from .machines import kernel
+from .report import documents
+from .report import figures as quoted
 from .series import base, post, topics, tree
 from .suites import check, kunit, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, say
@@ -50,7 +52,7 @@ def make_tree(args: Arguments) -> None:
 def export(_: Arguments) -> None:
     """write the tree's commits back as patches"""
     tree.export()
-    report.readme("topics")
+    documents.splice()
 
 
 @command()
@@ -153,6 +155,16 @@ def record(args: Arguments) -> None:
         if name == "floor":
             report.floor_picture(kept, kept.with_suffix(""))
             report.readme("floor")
+
+
+@command(option("--write", action="store_true", help="put the recorded numbers into the documents"), name="figures")
+def check_figures(args: Arguments) -> int:
+    """say which figures of the README and the cover letters are not as recorded"""
+    if args.write:
+        say(f"{quoted.write()} figures were changed")
+    tally = Tally()
+    tally.that("every figure in the README and the cover letters is as recorded, or has a source", "\n".join(quoted.problems()))
+    return tally.close()
 
 
 @command(name="cost")
