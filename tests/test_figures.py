@@ -66,12 +66,6 @@ def test_a_part_of_a_document_is_replaced_alone():
         report.between("a\n", "x")
 
 
-def test_the_readme_says_what_the_result_file_and_the_queue_hold():
-    text = report.README.read_text()
-    for name, made in report.GENERATED.items():
-        assert report.between(text, name) == made()
-
-
 def test_the_picture_was_drawn_from_the_result_file():
     recorded = experiment.recorded("floor")
     assert report.drawn_from(recorded) in recorded.with_suffix(".svg").read_text()
