@@ -18,6 +18,9 @@ check-exported series export clean:
 demo check litmus results: setup
 	@$(TESTBED) $@
 
+figures: setup
+	@$(TESTBED) figures $(if $(WRITE),--write)
+
 post: setup
 	@$(TESTBED) post "$(TOPIC)" "$(V)" $(if $(TO),--to "$(TO)") $(if $(PREVIOUS),--previous "$(PREVIOUS)")
 
@@ -33,4 +36,4 @@ bench record: setup
 mutants: setup
 	@$(TESTBED) $@ $(T)
 
-.PHONY: help setup demo test litmus mutants bench record results kernels tree export series post check check-exported clean
+.PHONY: help setup demo test litmus mutants bench record results figures kernels tree export series post check check-exported clean

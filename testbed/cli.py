@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from . import host
 from .machines import kernel
-from .report import readme, results
+from .report import documents, results
+from .report import figures as quoted
 from .series import base, post, topics, tree
 from .suites import check, kunit, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, say
@@ -47,7 +48,7 @@ def make_tree(args: Arguments) -> None:
 def export(_: Arguments) -> None:
     """write the tree's commits back as patches"""
     tree.export()
-    readme.splice(readme.TOPICS)
+    documents.splice()
 
 
 @command()
@@ -114,6 +115,16 @@ def record(args: Arguments) -> None:
 def judge_results(_: Arguments) -> None:
     """say of each recorded result whether it is of today's series"""
     results.results()
+
+
+@command(option("--write", action="store_true", help="put the recorded numbers into the documents"), name="figures")
+def check_figures(args: Arguments) -> int:
+    """say which figures of the README and the cover letters are not as recorded"""
+    if args.write:
+        say(f"{quoted.write()} figures were changed")
+    tally = Tally()
+    tally.that("every figure in the README and the cover letters is as recorded, or has a source", "\n".join(quoted.problems()))
+    return tally.close()
 
 
 @command(option("--kind", choices=selftests.LIMIT, default="sim", help="the selftests on another kind of machine, and nothing else"))

@@ -10,7 +10,7 @@ from conftest import Fail
 from testbed import util
 from testbed.experiments import experiment, origin, run
 from testbed.experiments.table import ms
-from testbed.report import pictures, readme, results, tables
+from testbed.report import documents, pictures, results, tables
 from testbed.series import topics
 from testbed.suites import kunit
 from testbed.suites import selftests as suites
@@ -22,20 +22,6 @@ def test_milliseconds_read_well():
 
 def test_a_table_lines_up():
     assert tables.table(["K", "base"], [[4, "110"], [128, "2530"]]) == "|   K | base |\n|----:|-----:|\n|   4 |  110 |\n| 128 | 2530 |"
-
-
-def test_a_part_of_a_document_is_replaced_alone():
-    text = "a\n<!-- x -->\nold\n<!-- /x -->\nb\n"
-    assert readme.between(text, "x") == "old"
-    assert readme.between(text, "x", "new") == text.replace("old", "new")
-    with pytest.raises(Fail, match="lost its marks"):
-        readme.between("a\n", "x")
-
-
-def test_the_readme_says_what_the_results_and_the_topics_hold():
-    text = readme.README.read_text()
-    for name in (readme.TOPICS, *readme.shown()):
-        assert readme.between(text, name) == readme.part(name)
 
 
 RECORDED = [one for one in experiment.all_of_them() if one.recorded.is_file()]
@@ -65,7 +51,7 @@ def test_the_same_figures_draw_the_same_picture(tmp_path):
 
 def test_the_recorded_floor_holds():
     """A burst takes no more than twice what it takes alone, wherever there are connections enough to keep every thread busy."""
-    for name in readme.shown():
+    for name in documents.shown():
         one = experiment.find(name)
         found = one.kind.picture(one, run.read(one.recorded))
         for tick, value in zip(found.ticks, found.values["patched"]):
@@ -254,7 +240,7 @@ def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout,
     toml = home / "own/topic.toml"
     toml.write_text(toml.read_text().replace("quotes", "readme"))
     monkeypatch.setattr(run, "boots", lambda *_: {"base": [{"iops": 1}], "patched": [{"iops": 2}]})
-    monkeypatch.setattr(readme, "splice", lambda *_: None)
+    monkeypatch.setattr(documents, "splice", lambda *_: None)
     results.record(["speed"])
     tally = util.Tally()
     results.figures(BASE, tally)

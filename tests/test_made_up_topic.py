@@ -120,7 +120,9 @@ def checkout(tmp_path):
     base.git(kernel, "commit", "-q", "-m", "base")
     shutil.copytree(ROOT / "testbed", work / "testbed", ignore=shutil.ignore_patterns("__pycache__"))
     (work / "topics").mkdir()
-    (work / "README.md").write_text("<!-- topics -->\n\n<!-- /topics -->\n")
+    for name, marks in {"README.md": ["topics"], "docs/maintainers.md": ["state", "upstream"]}.items():
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("".join(f"<!-- {mark} -->\n\n<!-- /{mark} -->\n" for mark in marks))
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "mmdebstrap").write_text('#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done; true\n')

@@ -9,7 +9,7 @@ from ..experiments.experiment import Experiment
 from ..series import base as bases
 from ..series.base import Base
 from ..util import BUILD, Tally, say
-from . import pictures, readme, tables
+from . import documents, pictures, tables
 
 
 def asked(names: list[str]) -> list[Experiment]:
@@ -63,8 +63,8 @@ def record(names: list[str]) -> None:
         origin.keep(experiment, path, made_of)
         kept.with_suffix(".md").write_text(tables.document(experiment, run.read(kept)))
         pictures.draw(experiment, kept, kept.with_suffix(""))
-        if experiment.name in readme.shown():
-            readme.splice(experiment.name)
+        if experiment.name in documents.shown():
+            documents.splice()
         say(f"recorded in {kept}" + ("" if base.packaged else f", on {base.name}, which is not the packaged base"))
 
 
@@ -72,7 +72,7 @@ def demo() -> None:
     """What the README shows, measured here."""
     every = {one.name: one for one in experiments.all_of_them()}
     base = bases.find()
-    for name in readme.shown():
+    for name in documents.shown():
         path = run.run(every[name], base)
         say(f"on {base.name}, in {'simulated' if every[name].machine in origin.SIMULATED else 'real'} time:")
         show(every[name], path, base, 1)
@@ -104,7 +104,7 @@ def quoted(base: Base, tally: Tally) -> None:
 def figures(base: Base, tally: Tally) -> None:
     """What the README shows, twice from the same kernels: the same bytes, and where they were recorded like this the recorded ones."""
     every = {one.name: one for one in experiments.all_of_them()}
-    for name in readme.shown():
+    for name in documents.shown():
         experiment = every[name]
         if not experiment.exact:
             continue

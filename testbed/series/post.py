@@ -129,10 +129,10 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
         onto, head = applied(base, store.closure(topics, name))
         people, lists = recipients(base, topic)
         with whole(place) as part:
-            git(base.repo, "format-patch", "-q", "-o", part, "--cover-letter", f"-v{wanted}", f"--base={base.commit}", "--signature=",
-                "--numbered", "--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram", *compare,
+            git(base.repo, "format-patch", "-q", "-o", part, "--cover-letter", f"--base={base.commit}", "--signature=",
+                *([f"-v{wanted}"] if wanted > 1 else []), "--numbered", "--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram", *compare,
                 *(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists), f"{onto}..{head}")
-            cover = part / f"v{wanted}-0000-cover-letter.patch"
+            cover = part / (f"v{wanted}-{store.COVER}" if wanted > 1 else store.COVER)
             cover.write_text(cover.read_text().replace("*** SUBJECT HERE ***", topic.subject).replace("*** BLURB HERE ***", text))
     told(base, topic, wanted, place)
     return place

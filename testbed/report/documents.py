@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The parts of documents that are made of what topics/ holds, each between marks <!-- NAME --> and <!-- /NAME -->."""
+
+import functools
+import pathlib
+from collections.abc import Callable
+
+from ..experiments import experiment as experiments
+from ..experiments.run import read
+from ..series.topics import series, subject_of
+from ..util import ROOT, Fail
+from .tables import markdown, table
+
+Part = Callable[[], str]
+
+
+def between(text: str, name: str, new: str | None = None) -> str:
+    """The part of a Markdown file between <!-- NAME --> and <!-- /NAME -->, or the file with that part replaced."""
+    start, end = f"<!-- {name} -->\n", f"\n<!-- /{name} -->"
+    if start not in text or end not in text:
+        raise Fail(f"a document lost its marks {start.strip()} and {end.strip()}")
+    head, rest = text.split(start, 1)
+    body, foot = rest.split(end, 1)
+    return body if new is None else head + start + new + end + foot
+
+
+def shown() -> list[str]:
+    """The experiments whose first table the README shows, between marks of their name."""
+    return list(dict.fromkeys(name for topic in series() for name in topic.readme))
+
+
+def headline(name: str) -> str:
+    """The first table of a recorded result."""
+    experiment = experiments.find(name)
+    return markdown(experiment.kind.metrics(experiment, read(experiment.recorded))[0])
+
+
+def topics() -> str:
+    """The README's list of topics."""
+    return table(["topic", "state", "patches", "subject", "depends on"],
+                 [[f"[{topic.name}](topics/{topic.name})", state(topic.state), len(topic.patches), topic.subject, ", ".join(topic.depends_on) or "nothing"]
+                  for topic in series()], left=(0, 1, 3, 4))
+
+
+def state(said: str) -> str:
+    """A topic's state, with the link behind its words."""
+    words = said.split(" ", 2)
+    return f"[{' '.join(words[:2])}]({words[2]})" if words[0] == "posted" else said
+
+
+def addressees() -> str:
+    """For each topic whom it goes to, and what to know before it is posted."""
+    return table(["topic", "state", "lists", "before it is posted"],
+                 [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in series()], left=(0, 1, 2, 3))
+
+
+def upstream() -> str:
+    """Which patches other trees have, or may have, under a subject of their own."""
+    rows = []
+    for topic in series():
+        subjects = [subject_of(path) for path in topic.patches]
+        rows += [[topic.name, subjects.index(ours) + 1 if ours in subjects else "gone", ours, theirs if theirs != ours else "the same"]
+                 for ours, theirs in topic.upstream.items()]
+    return table(["topic", "patch", "subject", "elsewhere"], rows, left=(0, 2, 3))
+
+
+def parts() -> dict[str, dict[str, Part]]:
+    """{document: {mark: what makes the part}}"""
+    return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
+            "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
+
+
+def stale() -> list[str]:
+    """The parts that are not as they would be made today, as `DOCUMENT: NAME`."""
+    return [f"{name}: {mark}" for name, made in parts().items() for mark, part in made.items() if between((ROOT / name).read_text(), mark) != part()]
+
+
+def splice() -> None:
+    """Bring every part of every document up to date."""
+    for name, made in parts().items():
+        path: pathlib.Path = ROOT / name
+        text = path.read_text()
+        for mark, part in made.items():
+            text = between(text, mark, part())
+        path.write_text(text)
