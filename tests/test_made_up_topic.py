@@ -8,6 +8,7 @@ it runs the host's script and writes what a guest would. So the whole way from a
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -51,10 +52,13 @@ MERGE = '#!/bin/sh\n# -m -O OUT BASE FRAGMENT...\nout=$3\nshift 4\ncat "$@" >>"$
 KUNIT = textwrap.dedent("""\
     import sys
     configs = [a.partition("=")[2] for a in sys.argv if a.startswith("--kunitconfig=")]
+    drives = open("drivers/made-up/made-up.c").read().strip()
+    verdict, count = ("PASSED", "passed") if drives else ("FAILED", "failed")
     print("Starting KUnit Kernel (1/1)...")
     for name in configs:
-        print(f"[00:00:00] [PASSED] {open(name).read().strip()}")
-    print(f"[00:00:00] Testing complete. Ran {len(configs)} tests: passed: {len(configs)}")
+        print(f"[00:00:00] [{verdict}] {open(name).read().strip()}")
+    print(f"[00:00:00] Testing complete. Ran {len(configs)} tests: {count}: {len(configs)}")
+    sys.exit(not drives)
     """)
 SELFTESTS = textwrap.dedent("""\
     install:
@@ -106,9 +110,10 @@ field = "iops"
 """
 
 
-@pytest.fixture
-def checkout(tmp_path):
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
     """run(*words) of the testbed's command line in a checkout without topics, on a kernel of its own."""
+    tmp_path = tmp_path_factory.mktemp("made-up")
     kernel, work = tmp_path / "linux", tmp_path / "checkout"
     for name, text in FILES.items():
         (kernel / name).parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +149,7 @@ def write(tree, name, text):
     (tree / name).write_text(text)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def made_up(checkout):
     """The checkout with topics/made-up/ in it, and nothing else: made in the tree, as a contributor would."""
     checkout("tree")
@@ -152,7 +157,7 @@ def made_up(checkout):
     base.git(tree, "commit", "-q", "--allow-empty", "-m", "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nStands on: the base alone\n")
     for subject, files in {
         "made-up: add a driver": {"drivers/made-up/made-up.c": "made-up driver\n"},
-        "made-up: add KUnit tests": {"drivers/made-up/.kunitconfig": "CONFIG_MADE_UP_KUNIT=y\n"},
+        "made-up: add KUnit tests": {"drivers/made-up/.kunitconfig": "MADE_UP_KUNIT\n"},
         "selftests: made-up: test the driver": {
             "tools/testing/selftests/made-up/Makefile": "TEST_PROGS := driver.sh\n",
             "tools/testing/selftests/made-up/driver.sh": 'echo "TAP version 13"\necho 1..1\n'
@@ -187,6 +192,23 @@ def test_its_kernels_have_its_options(made_up):
     assert "made-up driver" not in (made_up.work / "build/base/linux").read_text()
     config, = (made_up.work.parent / "cache/knfsd-queue/build").glob("sim-*/.config")
     assert "CONFIG_MADE_UP=y" in config.read_text()
+
+
+def test_its_patches_are_checked(made_up):
+    said = made_up("check")
+    assert re.search(r"^(\d+) passed, 0 failed$", said, re.M), said
+    assert "made-up/0001-made-up-add-a-driver.patch: compiles" in said and "made-up: applies with what it depends on" in said
+
+
+def test_its_mutant_is_judged_by_its_kunit_suite(made_up):
+    said = made_up("mutants", "made-up")
+    assert "ok   made-up/01-no-driver" in said and "MADE_UP_KUNIT" in said
+
+
+def test_it_can_be_mailed(made_up):
+    made_up("post", "made-up", "1")
+    cover, = (made_up.work / "build/post/made-up-v1").glob("*cover-letter*")
+    assert "[PATCH v1 0/3] drivers: make something up" in cover.read_text().replace("[PATCH 0/3]", "[PATCH v1 0/3]")
 
 
 def test_its_experiment_is_measured_and_recorded(made_up):

@@ -143,7 +143,7 @@ def check(base, tally):
             return
         for topic in topics:
             tally.run(f"{topic.name}: topic.toml and the cover letter agree on what it depends on", agree, topic)
-            tally.run(f"{topic.name}: applies with what it stands on ({', '.join(topic.depends_on) or 'the base alone'})",
+            tally.run(f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})",
                       once, lambda: stands_alone(base, topics, topic), "alone", base.key, store.queue_digest(), topic.name)
         for topic, patch, commit in steps(base, topics):
             name = f"{topic.name}/{patch.name}"
