@@ -36,7 +36,7 @@ COUNTS = schema.table({
     "sources": SOURCES, "headers": SOURCES,
     "depths": DEPTHS, "pass_depths": DEPTHS, "passes": schema.COUNT})
 REQUIRED = {"counts": COUNTS, "kernels": {**KERNELS, "type": "object"}}
-OPTIONAL = {"repeats": {"const": 1, "description": "repeats: counts are the same each time: 1"}}
+OPTIONAL = {"repeats": {"const": 1, "description": "it is 1: counts are the same each time"}}
 CACHES = ("--D1=32768,8,64", "--I1=32768,8,64", "--LL=1048576,16,64")
 
 

@@ -24,7 +24,7 @@ OPTIONAL = {
     "files": server.FILES,
     "repeats": {
         "const": 1,
-        "description": "repeats: fio runs its jobs once; what is to be repeated is a job of its own: 1",
+        "description": "it is 1: fio runs its jobs once; what is to be repeated is a job of its own",
     },
 }
 PERCENTILES = (50, 90, 99)

@@ -19,7 +19,7 @@ METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "patt
 REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
 OPTIONAL = {
     "sweep": sweep.SWEEP,
-    "repeats": {"const": 1, "description": "repeats: what is to be repeated is a sweep: 1"},
+    "repeats": {"const": 1, "description": "it is 1; what is to be repeated is a sweep"},
 }
 # In the script {name} is the value at the point, {point} what the point's file is called; other braces are the shell's.
 BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")

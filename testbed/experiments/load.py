@@ -69,7 +69,7 @@ SCENARIO = schema.table({"name": sweep.PLAIN, "title": schema.STRING, "groups": 
 LOAD = schema.table({"version": {"enum": list(nfsload.VERSIONS)}}, groups=LIST)
 REQUIRED = {"server": server.SERVER, "files": server.FILES, "load": LOAD}
 OPTIONAL = {
-    "repeats": {"const": 1, "description": "repeats: two runs of a load give the same figures: 1"},
+    "repeats": {"const": 1, "description": "it is 1: two runs of a load give the same figures"},
     "sweep": sweep.SWEEP,
     "scenarios": {"type": "array", "minItems": 1, "items": SCENARIO},
     "tables": {

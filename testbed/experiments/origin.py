@@ -14,9 +14,8 @@ from ..series import topics as store
 from ..series.base import Base
 from ..util import Fail, cache, digest, run, whole
 from .experiment import Experiment
+from .run import simulated
 
-# Where two runs give the same figures whatever compiled the kernel: the CPU costs nothing there.
-SIMULATED = ("sim",)
 Origin = dict[str, Any]
 
 
@@ -156,7 +155,8 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
     if boots(experiment) and has_guest():
         found += differ("guest's packages", origin["guest"], packages(guest.root()))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
-    if experiment.machine not in SIMULATED and origin["compiler"] != kernel.compiler():
+    # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.
+    if not simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
         found.append(f"other compiler: recorded with {origin['compiler']}, this is {kernel.compiler()}")
     return found
 

@@ -18,8 +18,11 @@ from .experiment import Experiment
 from .table import Result
 
 RESULTS = BUILD / "results"
-# Machines on simulated time; the others keep every CPU they have busy, and are booted one after the other.
-REAL_TIME = ("smp", "x86")
+
+
+def simulated(machine: str) -> bool:
+    """Whether a machine's time is simulated; the others keep every CPU they have busy, and are booted one by one."""
+    return machine in kernel.KINDS and not kernel.for_qemu(machine) and "smp" not in kernel.KINDS[machine]
 
 
 def commits(base: Base, experiment: Experiment) -> dict[str, str]:
@@ -86,7 +89,7 @@ def boot(
     words = tuple(experiment.data.get("boot", ()))
     if kernel.for_qemu(machine):
         return qemu.boot(executable, script, where, experiment.limit, words)
-    return uml.boot(executable, script, where, experiment.limit, machine not in REAL_TIME, words)
+    return uml.boot(executable, script, where, experiment.limit, simulated(machine), words)
 
 
 @contextlib.contextmanager
@@ -128,7 +131,7 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
             for point in points
         )
 
-    at_once = 1 if experiment.machine in REAL_TIME else len(os.sched_getaffinity(0))
+    at_once = len(os.sched_getaffinity(0)) if simulated(experiment.machine) else 1
     with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(
         at_once
     ) as pool:

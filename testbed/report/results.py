@@ -74,7 +74,7 @@ def demo() -> None:
     base = bases.find()
     for name in documents.shown():
         path = run.run(every[name], base)
-        say(f"on {base.name}, in {'simulated' if every[name].machine in origin.SIMULATED else 'real'} time:")
+        say(f"on {base.name}, in {'simulated' if run.simulated(every[name].machine) else 'real'} time:")
         show(every[name], path, base, 1)
 
 
