@@ -184,7 +184,7 @@ def test_a_bad_quote_is_one_line(one, change, problem):
 
 def test_a_part_that_is_not_up_to_date_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "ROOT", tmp_path)
-    monkeypatch.setattr(documents, "PARTS", {"A.md": {"list": lambda: "new"}})
+    monkeypatch.setattr(documents, "parts", lambda: {"A.md": {"list": lambda: "new"}})
     (tmp_path / "A.md").write_text("a\n<!-- list -->\nold\n<!-- /list -->\nb\n")
     assert documents.stale() == ["A.md: list"]
     documents.splice()

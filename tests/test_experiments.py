@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Experiments as data: what is wrong with one is said in a line, and what is right gives the points, scripts and figures it should."""
+"""Experiments as data: what is wrong with one is said in a line; what is right gives points, scripts and figures."""
 
 import json
 import pathlib
@@ -8,7 +8,21 @@ import types
 import pytest
 from conftest import Fail
 
-from testbed.experiments import cost, experiment, fio, guest, load, nfsload, queue, realtime, run, server, sweep, trace, work
+from testbed.experiments import (
+    cost,
+    experiment,
+    fio,
+    guest,
+    load,
+    nfsload,
+    queue,
+    realtime,
+    run,
+    server,
+    sweep,
+    trace,
+    work,
+)
 from testbed.machines import kernel
 from testbed.series import topics
 from testbed.series.base import git
@@ -38,7 +52,11 @@ title = "b"
 groups = ["i:burst=32,count=20,file=bulk"]
 metrics = [{ what = "burst", of = "i", floor = { scenario = "a", K = 0 } }]
 '''
-QUEUE = HEAD.format("queue", "sim") + SERVER + '[sweep]\nthreads = [1, 2]\nK = [1]\n[load]\nversion = "3"\ngroups = ["l:conns={K},window=8,count=1,file=bulk"]\n'
+QUEUE = (
+    HEAD.format("queue", "sim")
+    + SERVER
+    + '[sweep]\nthreads = [1, 2]\nK = [1]\n[load]\nversion = "3"\ngroups = ["l:conns={K},window=8,count=1,file=bulk"]\n'
+)
 WORK = HEAD.format("work", "sim").replace("repeats = 1", "repeats = 2") + SERVER + '''
 [work]
 prepare = "mkdir tree"
@@ -48,15 +66,40 @@ mounts = [{ name = "v3", path = "$EXPORT", options = "vers=3" }]
 find = "find tree"
 '''
 FIO = HEAD.format("fio", "sim") + '[fio]\nprepare = "mkdir /tmp/d"\njobs = "[one]\\nrw=read\\n"\n'
-GUEST = HEAD.format("guest", "sim") + "[sweep]\ndepth = [1, 2]\n[guest]\nscript = 'x {depth} ${A} {print} >/results/{point}.json'\n" \
+GUEST = (
+    HEAD.format("guest", "sim")
+    + "[sweep]\ndepth = [1, 2]\n[guest]\nscript = 'x {depth} ${A} {print} >/results/{point}.json'\n"
     '[[metrics]]\ntitle = "I/O"\nfield = "a.iops"\nmin = 3\n'
-COST = HEAD.format("cost", "sim") + 'exact = false\nkernels = ["base"]\n[cost]\npatch = "c.patch"\nmodule = "c"\nwhat = "w"\nbegin = "b"\nend = "e"\n' \
+)
+COST = (
+    HEAD.format("cost", "sim")
+    + 'exact = false\nkernels = ["base"]\n[cost]\npatch = "c.patch"\nmodule = "c"\nwhat = "w"\nbegin = "b"\nend = "e"\n'
     'rounds = 256\ncycles = ["1"]\n[cost.instructions]\nidle = "1 idle"\n'
-COUNTS = HEAD.format("counts", "host") + '[kernels]\nbefore = "one:1"\nafter = "one"\n[counts]\nprogram = "count.c"\nshim = "shim.h"\nshimmed = []\n' \
+)
+COUNTS = (
+    HEAD.format("counts", "host")
+    + '[kernels]\nbefore = "one:1"\nafter = "one"\n[counts]\nprogram = "count.c"\nshim = "shim.h"\nshimmed = []\n'
     'sources = ["lib/a.c"]\nheaders = ["a.h"]\ndepths = [1]\npass_depths = [1]\npasses = 10\n'
-REALTIME = HEAD.format("realtime", "smp") + 'exact = false\n[kernels]\nbefore = "before one"\nafter = "one"\n[benchmark]\npatch = "b.patch"\nsuite = "s"\n' \
-    'options = ["CONFIG_B=y"]\n' + SERVER + '[load]\npatch = "l.patch"\nmeasure = "/sys/m"\nversion = "3"\ngroups = ["l:window=8,count=1,file=bulk"]\nthreads = [8]\n'
-RIGHT = {"load": LOAD, "scenarios": SCENARIOS, "queue": QUEUE, "work": WORK, "fio": FIO, "guest": GUEST, "cost": COST, "counts": COUNTS, "realtime": REALTIME}
+)
+REALTIME = (
+    HEAD.format("realtime", "smp")
+    + 'exact = false\n[kernels]\nbefore = "before one"\nafter = "one"\n[benchmark]\npatch = "b.patch"\nsuite = "s"\n'
+    'options = ["CONFIG_B=y"]\n'
+    + SERVER
+    + '[load]\npatch = "l.patch"\nmeasure = "/sys/m"\nversion = "3"\n'
+    + 'groups = ["l:window=8,count=1,file=bulk"]\nthreads = [8]\n'
+)
+RIGHT = {
+    "load": LOAD,
+    "scenarios": SCENARIOS,
+    "queue": QUEUE,
+    "work": WORK,
+    "fio": FIO,
+    "guest": GUEST,
+    "cost": COST,
+    "counts": COUNTS,
+    "realtime": REALTIME,
+}
 
 
 @pytest.fixture
@@ -64,9 +107,17 @@ def write(tmp_path, monkeypatch):
     """write(text, name): an experiment of the topic `one`, which has two patches and selftests of its own."""
     home = tmp_path / "topics" / "one"
     monkeypatch.setattr(topics, "TOPICS", home.parent)
-    for path, text in {"topic.toml": 'title = "One"\nstate = "draft"\nlists = []\nselftests = ["one"]\n', "patches/series": "1.patch\n2.patch\n",
-                       "patches/1.patch": "", "patches/2.patch": "", "experiments/e/c.patch": "", "experiments/e/b.patch": "",
-                       "experiments/e/l.patch": "", "experiments/e/count.c": "", "experiments/e/shim.h": ""}.items():
+    for path, text in {
+        "topic.toml": 'title = "One"\nstate = "draft"\nlists = []\nselftests = ["one"]\n',
+        "patches/series": "1.patch\n2.patch\n",
+        "patches/1.patch": "",
+        "patches/2.patch": "",
+        "experiments/e/c.patch": "",
+        "experiments/e/b.patch": "",
+        "experiments/e/l.patch": "",
+        "experiments/e/count.c": "",
+        "experiments/e/shim.h": "",
+    }.items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text)
 
@@ -90,7 +141,12 @@ WRONG = {
     "no kind": (LOAD, 'kind = "load"\n', "", "kind: is missing; there are: cost, counts, fio"),
     "unknown kind": (LOAD, '"load"', '"laod"', "'laod' is no kind of measurement .meant: load"),
     "unknown key": (LOAD, "repeats = 1", 'repeats = 1\nquestoin = ""', "unknown key questoin .meant: question"),
-    "unknown key of a table": (LOAD, "threads = 2", "threads = 2\nthread = 2", "server: unknown key thread .meant: threads"),
+    "unknown key of a table": (
+        LOAD,
+        "threads = 2",
+        "threads = 2\nthread = 2",
+        "server: unknown key thread .meant: threads",
+    ),
     "old word": (SCENARIOS, "max = [1.5]", "most = [1.5]", "unknown key most"),
     "wrong type": (LOAD, "threads = 2", 'threads = "2"', "server.threads: '2' is not of type integer"),
     "no threads": (LOAD, "threads = 2", "threads = 0", "server.threads: 0 is less than the minimum of 1"),
@@ -99,15 +155,35 @@ WRONG = {
     "no repeats": (LOAD, "repeats = 1\n", "", "lacks repeats"),
     "repeats of none": (WORK, "repeats = 2", "repeats = 0", "repeats: 0 is less than"),
     "repeats of a load": (LOAD, "repeats = 1", "repeats = 3", "two runs of a load give the same figures"),
-    "unknown machine": (LOAD, 'machine = "sim"', 'machine = "x68"', "machine: x68 is none that the kind load measures on .meant: x86"),
-    "machine without a trace": (QUEUE, 'machine = "sim"', 'machine = "smp"', "smp is none that the kind queue measures on"),
-    "unknown kernel": (LOAD, "repeats = 1", 'repeats = 1\nkernels = ["base", "pached"]', "there is no kernel pached .meant: patched"),
+    "unknown machine": (
+        LOAD,
+        'machine = "sim"',
+        'machine = "x68"',
+        "machine: x68 is none that the kind load measures on .meant: x86",
+    ),
+    "machine without a trace": (
+        QUEUE,
+        'machine = "sim"',
+        'machine = "smp"',
+        "smp is none that the kind queue measures on",
+    ),
+    "unknown kernel": (
+        LOAD,
+        "repeats = 1",
+        'repeats = 1\nkernels = ["base", "pached"]',
+        "there is no kernel pached .meant: patched",
+    ),
     "kernel of an unknown topic": (COUNTS, 'after = "one"', 'after = "before two"', "there is no kernel before two"),
     "kernel of a patch there is not": (COUNTS, '"one:1"', '"one:3"', "one has 2 patches"),
     "kernel of no patch": (COUNTS, '"one:1"', '"one:0"', "one has 2 patches"),
     "no kernel": (LOAD, "repeats = 1", "repeats = 1\nkernels = []", "kernels: "),
     "variant without a patch": (LOAD, "repeats = 1", 'repeats = 1\nvariants = ["rfc"]', "names rfc.patch; there is no"),
-    "variant without a value": (LOAD, "repeats = 1", 'repeats = 1\nvariants = ["b=3"]', "b.patch has no VALUE to fill in"),
+    "variant without a value": (
+        LOAD,
+        "repeats = 1",
+        'repeats = 1\nvariants = ["b=3"]',
+        "b.patch has no VALUE to fill in",
+    ),
     "unknown model": (LOAD, 'kind = "load"', 'like = "f"', "like: there is no experiment f"),
     "like itself": (LOAD, 'kind = "load"', 'like = "e"', "like: e is like e: no end"),
     "empty sweep": (LOAD, "K = [0, 4]", "K = []", "sweep.K: "),
@@ -116,42 +192,130 @@ WRONG = {
     "a name that is not used": (LOAD, "K = [0, 4]", "K = [0, 4]\nN = [1]", "sweep.N is not used"),
     "a name that is not given": (LOAD, "window=8", "window={W}", "{W} is no name of the sweep's"),
     "a brace too many": (LOAD, "window=8", "window=8}", "a brace that is meant is written twice"),
-    "no groups": (LOAD, '\ngroups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]', "", "give load.groups"),
-    "groups and scenarios": (SCENARIOS, 'version = "3"', 'version = "3"\ngroups = ["x"]', "give load.groups, with a sweep if need be, or"),
+    "no groups": (
+        LOAD,
+        '\ngroups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]',
+        "",
+        "give load.groups",
+    ),
+    "groups and scenarios": (
+        SCENARIOS,
+        'version = "3"',
+        'version = "3"\ngroups = ["x"]',
+        "give load.groups, with a sweep if need be, or",
+    ),
     "unknown version": (LOAD, '"3"', '"4.3"', "load.version: '4.3' is not one of 3, 4.0, 4.1, 4.2"),
-    "too many connections": (LOAD, "K = [0, 4]", "K = [0, 5000]", "at K5000, nfsload would refuse this: conns=5000 is not between 1 and 4096"),
+    "too many connections": (
+        LOAD,
+        "K = [0, 4]",
+        "K = [0, 5000]",
+        "at K5000, nfsload would refuse this: conns=5000 is not between 1 and 4096",
+    ),
     "a file there is not": (LOAD, "20,file=bulk", "20,file=blk", "there is no file 'blk' on the export"),
-    "a file too small": (LOAD, 'bulk = "64M"', 'bulk = "64k"', "group 'i': file 'bulk' has 65536 bytes|group 'bulk': file 'bulk' has 65536 bytes"),
+    "a file too small": (
+        LOAD,
+        'bulk = "64M"',
+        'bulk = "64k"',
+        "group 'i': file 'bulk' has 65536 bytes|group 'bulk': file 'bulk' has 65536 bytes",
+    ),
     "files too large": (LOAD, "disk_mb = 512", "disk_mb = 64", "files of 64 MiB do not fit on a disk of 64 MiB"),
     "a size that is none": (LOAD, '"64M"', '"64m"', "files.bulk: a file's size is a number of bytes"),
-    "a library of no selftests": (LOAD, "one/lib.sh", "two/lib.sh", "server.library: two/lib.sh is of no selftests of one"),
+    "a library of no selftests": (
+        LOAD,
+        "one/lib.sh",
+        "two/lib.sh",
+        "server.library: two/lib.sh is of no selftests of one",
+    ),
     "a load without an end": (LOAD, "count=20,", "", "one group at least needs a count="),
-    "unknown scenario": (SCENARIOS, 'scenario = "a", K', 'scenario = "c", K', "floor: there is no scenario c .meant|floor: there is no scenario c"),
-    "a floor of no point": (SCENARIOS, "floor = { K = 0 }", "floor = { K = 1 }", "floor: K = 1 is no point of the sweep .0, 4"),
+    "unknown scenario": (
+        SCENARIOS,
+        'scenario = "a", K',
+        'scenario = "c", K',
+        "floor: there is no scenario c .meant|floor: there is no scenario c",
+    ),
+    "a floor of no point": (
+        SCENARIOS,
+        "floor = { K = 0 }",
+        "floor = { K = 1 }",
+        "floor: K = 1 is no point of the sweep .0, 4",
+    ),
     "a floor of no name": (SCENARIOS, "floor = { K = 0 }", "floor = { N = 1 }", "floor: N = 1 is no point"),
     "a floor of many points": (SCENARIOS, 'scenario = "a", K = 0', 'scenario = "a"', "floor: says nothing of K"),
-    "a skip that leaves none": (SCENARIOS, "sweep = { K = [0, 4] }", "sweep = { K = [0] }", "skip or floor leaves no point to show"),
+    "a skip that leaves none": (
+        SCENARIOS,
+        "sweep = { K = [0, 4] }",
+        "sweep = { K = [0] }",
+        "skip or floor leaves no point to show",
+    ),
     "two scenarios of a name": (SCENARIOS, 'name = "b"', 'name = "a"', "there are two scenarios a"),
     "a scenario named in a sweep": (SCENARIOS, "sweep = { K", "sweep = { scenario = [1], K", "scenarios.*sweep"),
     "unknown metric": (SCENARIOS, 'what = "rate"', 'what = "rates"', "'rates' is not one of"),
-    "a metric of no group": (SCENARIOS, 'of = "i", floor = { K = 0 }', 'of = "j", floor = { K = 0 }', "of: there is no group j at a-K4"),
-    "a metric that needs a group": (SCENARIOS, 'what = "burst", of = "i", floor = { K = 0 }', 'what = "burst", floor = { K = 0 }', "metric burst: needs of: a group"),
+    "a metric of no group": (
+        SCENARIOS,
+        'of = "i", floor = { K = 0 }',
+        'of = "j", floor = { K = 0 }',
+        "of: there is no group j at a-K4",
+    ),
+    "a metric that needs a group": (
+        SCENARIOS,
+        'what = "burst", of = "i", floor = { K = 0 }',
+        'what = "burst", floor = { K = 0 }',
+        "metric burst: needs of: a group",
+    ),
     "a metric that has no group": (SCENARIOS, 'what = "rate"', 'what = "rate", of = "i"', "metric rate: has no of"),
-    "a burst of a window": (SCENARIOS, 'of = "i", floor = { K = 0 }, max', 'of = "bulk", floor = { K = 0 }, max', "the group bulk has no burst="),
+    "a burst of a window": (
+        SCENARIOS,
+        'of = "i", floor = { K = 0 }, max',
+        'of = "bulk", floor = { K = 0 }, max',
+        "the group bulk has no burst=",
+    ),
     "limits that are too many": (SCENARIOS, "max = [1.5]", "max = [1.5, 2]", "max has 2 numbers for 1 points .a-K4"),
     "a limit that is a word": (SCENARIOS, 'max = "base"', 'max = "best"', "min and max are a number"),
     "a title with a name not given": (SCENARIOS, "beside {K}", "beside {L}", "{L} is no name of the sweep's"),
-    "a table of an unknown kernel": (SCENARIOS, 'chosen = "patched"', 'chosen = "rfc"', "tables.rules.chosen: there is no kernel rfc"),
-    "scenarios without tables": (SCENARIOS, '[tables]\nrules = { base = "base", chosen = "patched" }\n', "", "need .tables"),
-    "headline of two sweeps": (LOAD, "K = [0, 4]", "K = [0, 4]\nN = [1]\n[headline]\nof = \"i\"\ntitle = \"t\"\nacross = \"a\"\nup = \"u\"\ncaption = \"c\"",
-                               "sweep.N is not used"),
-    "headline of no group": (LOAD, "[load]", '[headline]\nof = "x"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]', "headline: of: there is no group x"),
-    "headline that is not alone": (LOAD.replace("[0, 4]", "[1, 4]"), "[load]",
-                                   '[headline]\nof = "i"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]', "the sweep's first value is to leave i alone"),
+    "a table of an unknown kernel": (
+        SCENARIOS,
+        'chosen = "patched"',
+        'chosen = "rfc"',
+        "tables.rules.chosen: there is no kernel rfc",
+    ),
+    "scenarios without tables": (
+        SCENARIOS,
+        '[tables]\nrules = { base = "base", chosen = "patched" }\n',
+        "",
+        "need .tables",
+    ),
+    "headline of two sweeps": (
+        LOAD,
+        "K = [0, 4]",
+        'K = [0, 4]\nN = [1]\n[headline]\nof = "i"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"',
+        "sweep.N is not used",
+    ),
+    "headline of no group": (
+        LOAD,
+        "[load]",
+        '[headline]\nof = "x"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]',
+        "headline: of: there is no group x",
+    ),
+    "headline that is not alone": (
+        LOAD.replace("[0, 4]", "[1, 4]"),
+        "[load]",
+        '[headline]\nof = "i"\ntitle = "t"\nacross = "a"\nup = "u"\ncaption = "c"\n[load]',
+        "the sweep's first value is to leave i alone",
+    ),
     "threads of none": (QUEUE, "threads = [1, 2]", "threads = [0]", "sweep.threads: 0 is no number of nfsd threads"),
-    "two mounts of a name": (WORK, "mounts = [", 'mounts = [{ name = "v3", path = "/", options = "ro" }, ', "there are two mounts v3"),
+    "two mounts of a name": (
+        WORK,
+        "mounts = [",
+        'mounts = [{ name = "v3", path = "/", options = "ro" }, ',
+        "there are two mounts v3",
+    ),
     "no task": (WORK, 'find = "find tree"\n', "", "work.tasks: "),
-    "mounts without a server": (FIO, "prepare = ", 'mounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\nprepare = ', "need a .server"),
+    "mounts without a server": (
+        FIO,
+        "prepare = ",
+        'mounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\nprepare = ',
+        "need a .server",
+    ),
     "files without a server": (FIO, "[fio]", '[files]\na = "1M"\n[fio]', ".server. and .files. go together"),
     "jobs that are none": (FIO, "[one]", "[global]", "fio.jobs has no job"),
     "jobs that are no file": (FIO, "[one]", "one", "fio.jobs is no job file"),
@@ -215,7 +379,9 @@ def test_the_labels_of_an_experiment_differ():
         assert len({sweep.label(point) for point in one.points}) == len(one.points)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in experiment.everywhere() if hasattr(experiment.find(name).kind, "script")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in experiment.everywhere() if hasattr(experiment.find(name).kind, "script"))
+)
 def test_every_experiment_that_boots_makes_a_script(name):
     found = experiment.find(name)
     assert "nfsd_start" in found.kind.script(found, "/selftests") or "server" not in found.data
@@ -295,8 +461,16 @@ def test_a_load_that_nfsload_would_refuse(groups, said):
 
 
 def test_a_load_that_nfsload_takes():
-    taken = nfsload.command(["a:conns=4,window=8,file=f", "b:burst=32,pause=50ms,count=2,op=write,size=1M,stable=2,file=f,start=0", "c:op=null,window=1,,count=1",
-                             "d:window=1,proto=udp,size=32k,file=f,verify=1,seed=7"], "3", FILES)
+    taken = nfsload.command(
+        [
+            "a:conns=4,window=8,file=f",
+            "b:burst=32,pause=50ms,count=2,op=write,size=1M,stable=2,file=f,start=0",
+            "c:op=null,window=1,,count=1",
+            "d:window=1,proto=udp,size=32k,file=f,verify=1,seed=7",
+        ],
+        "3",
+        FILES,
+    )
     assert [(one.name, one.conns, one.depth, one.burst, one.size) for one in taken] == [
         ("a", 4, 8, False, 4096), ("b", 1, 32, True, 1 << 20), ("c", 1, 1, False, 0), ("d", 1, 1, False, 32768)]
 
@@ -304,7 +478,12 @@ def test_a_load_that_nfsload_takes():
 # Points and scripts.
 
 def test_a_sweep_is_every_combination():
-    assert sweep.combinations({"K": [0, 4], "N": [1, 2]}) == [{"K": 0, "N": 1}, {"K": 0, "N": 2}, {"K": 4, "N": 1}, {"K": 4, "N": 2}]
+    assert sweep.combinations({"K": [0, 4], "N": [1, 2]}) == [
+        {"K": 0, "N": 1},
+        {"K": 0, "N": 2},
+        {"K": 4, "N": 1},
+        {"K": 4, "N": 2},
+    ]
     assert sweep.combinations({}) == [{}] and sweep.label({}) == "all" and sweep.label({"K": 4, "N": 1}) == "K4-N1"
 
 
@@ -342,7 +521,12 @@ def test_a_variant_is_a_patch_with_its_value_filled_in(write):
     (write.home / "experiments/e/plain.patch").write_text("+64\n")
     (write.home / "experiments/e/budget.patch").write_text("+VALUE\n")
     found = write(LOAD.replace("repeats = 1", 'repeats = 1\nvariants = ["plain", "budget=16"]'))
-    assert found.variants() == {"plain": "+64\n", "budget=16": "+16\n"} and list(found.kernels) == ["base", "patched", "plain", "budget=16"]
+    assert found.variants() == {"plain": "+64\n", "budget=16": "+16\n"} and list(found.kernels) == [
+        "base",
+        "patched",
+        "plain",
+        "budget=16",
+    ]
 
 
 PATCH = "--- a/net/queue.c\n+++ b/net/queue.c\n@@ -8,3 +8,3 @@\n line 7\n-line 8\n+line eight\n line 9\n"
@@ -387,7 +571,11 @@ def test_a_run_with_errors_is_no_result(write, tmp_path):
 
 def test_what_the_pools_counted_is_a_difference():
     head = "# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n"
-    assert load.pool(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n") == {"received": 4, "queued": 9, "woken": 1}
+    assert load.pool(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n") == {
+        "received": 4,
+        "queued": 9,
+        "woken": 1,
+    }
 
 
 def event(name, client="10.0.0.1:7", flags="DATA|TEMP", who="client"):
@@ -396,19 +584,33 @@ def event(name, client="10.0.0.1:7", flags="DATA|TEMP", who="client"):
 
 def test_depth_is_what_is_in_flight_when_a_transport_is_queued():
     read = [event("svc_xprt_enqueue"), event("svc_xprt_dequeue", flags="BUSY|DATA")]
-    # two requests, the second queued with the first in flight, then an empty poll, and one more that finds nothing in flight
-    lines = [*read, *read, event("svc_xprt_enqueue"), event("svc_xprt_dequeue"), event("svcsock_tcp_recv_eagain", who="addr"),
-             event("svc_send"), event("svc_send"), *read, event("svc_send")]
+    # two requests, the second queued with the first in flight, an empty poll, and one that finds nothing in flight
+    lines = [
+        *read,
+        *read,
+        event("svc_xprt_enqueue"),
+        event("svc_xprt_dequeue"),
+        event("svcsock_tcp_recv_eagain", who="addr"),
+        event("svc_send"),
+        event("svc_send"),
+        *read,
+        event("svc_send"),
+    ]
     assert trace.depth(lines) == {"requests": 3, "queued": 4, "idle": 2}
 
 
 def test_what_is_not_queued_is_not_counted():
-    assert trace.depth([event("svc_xprt_enqueue", flags="BUSY|DATA"), event("svc_xprt_enqueue", flags="TEMP"), "# a comment"]) == {
-        "requests": 0, "queued": 0, "idle": 0}
+    assert trace.depth(
+        [event("svc_xprt_enqueue", flags="BUSY|DATA"), event("svc_xprt_enqueue", flags="TEMP"), "# a comment"]
+    ) == {"requests": 0, "queued": 0, "idle": 0}
 
 
 def test_transports_are_told_apart():
-    lines = [event(name, client) for client in ("10.0.0.1:7", "10.0.0.1:8") for name in ("svc_xprt_enqueue", "svc_xprt_dequeue")]
+    lines = [
+        event(name, client)
+        for client in ("10.0.0.1:7", "10.0.0.1:8")
+        for name in ("svc_xprt_enqueue", "svc_xprt_dequeue")
+    ]
     assert trace.depth(lines) == {"requests": 0, "queued": 2, "idle": 2}
 
 
@@ -418,8 +620,16 @@ def test_a_request_of_before_the_trace_is_no_debt():
 
 def test_the_queues_length_is_what_was_queued_and_not_dequeued(tmp_path):
     (tmp_path / "q.lost").write_text("overrun: 0\n")
-    (tmp_path / "q.queue").write_text("svc_xprt_enqueue DATA\n" * 3 + "svc_xprt_enqueue BUSY|DATA\n" + "svc_xprt_dequeue BUSY|DATA\n" * 3)
-    assert queue.waiting(tmp_path / "q", {"queued": 3}) == {"queued": 3, "longest": 3, "median": 2, "refills": 1, "refill": 3}
+    (tmp_path / "q.queue").write_text(
+        "svc_xprt_enqueue DATA\n" * 3 + "svc_xprt_enqueue BUSY|DATA\n" + "svc_xprt_dequeue BUSY|DATA\n" * 3
+    )
+    assert queue.waiting(tmp_path / "q", {"queued": 3}) == {
+        "queued": 3,
+        "longest": 3,
+        "median": 2,
+        "refills": 1,
+        "refill": 3,
+    }
     with pytest.raises(Fail, match="the trace has 3 transports queued and 0 left; the server counted 4"):
         queue.waiting(tmp_path / "q", {"queued": 4})
 
@@ -445,7 +655,11 @@ def test_fio_results_keep_only_what_simulated_time_decides():
     kept = {"jobs": [{"name": "j", "ios": 5, "latency_ns": {"mean": 1, "max": 9, "p50": 1, "p90": 2, "p99": 3}}]}
     assert fio.figures({"time": 1, "jobs": [job]}) == kept
     assert fio.figures({"jobs": [{"jobname": "j", "error": 0, "read": {"total_ios": 0}, "write": job["read"]}]}) == kept
-    for bad, said in (({**job, "error": 5}, "job j failed"), ({**job, "read": {"total_ios": 0}}, "done nothing"), ({**job, "write": job["read"]}, "both READs")):
+    for bad, said in (
+        ({**job, "error": 5}, "job j failed"),
+        ({**job, "read": {"total_ios": 0}}, "done nothing"),
+        ({**job, "write": job["read"]}, "both READs"),
+    ):
         with pytest.raises(Fail, match=said):
             fio.figures({"jobs": [bad]})
 
@@ -457,8 +671,13 @@ def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
     result = {name: [{"depth": depth, "a": {"iops": 2 * depth}} for depth in (1, 2)] for name in ("base", "patched")}
     table, = guest.metrics(found, result)
     assert (table.head, table.rows) == (["depth", "I/O, base", "I/O, patched"], [[1, "2 !", "2 !"], [2, "4", "4"]])
-    for text, said in (("{}", "has no a.iops"), ('{"a": {"iops": "2"}}', "is no number"), ("2", "no JSON object"), ("{", "left no JSON"),
-                       ('{"depth": 1, "a": {"iops": 1}}', "a name of the sweep's")):
+    for text, said in (
+        ("{}", "has no a.iops"),
+        ('{"a": {"iops": "2"}}', "is no number"),
+        ("2", "no JSON object"),
+        ("{", "left no JSON"),
+        ('{"depth": 1, "a": {"iops": 1}}', "a name of the sweep's"),
+    ):
         (tmp_path / "depth1.json").write_text(text)
         with pytest.raises(Fail, match=said):
             guest.read(found, tmp_path, {"depth": 1})
@@ -466,26 +685,39 @@ def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
 
 def test_cycles_are_the_fewest_of_a_round(write, tmp_path, monkeypatch):
     def boot(*_):
-        (tmp_path / "cycles").write_text("c: 1 threads, idle: 512 cycles for 256 rounds\nc: 1 threads, idle: 256 cycles for 256 rounds\n")
+        (tmp_path / "cycles").write_text(
+            "c: 1 threads, idle: 512 cycles for 256 rounds\nc: 1 threads, idle: 256 cycles for 256 rounds\n"
+        )
         return tmp_path
     monkeypatch.setattr(cost, "boot", boot)
     assert cost.cycles(write(COST), pathlib.Path("x"), tmp_path / "place") == {"1 threads, idle": 1}
 
 
 def test_a_benchmark_that_says_nothing_is_no_result():
-    assert realtime.benchmark("# depth 4 cold: lock held min 1 median 2\n") == {"held cold 4": 2, "least held cold 4": 1}
+    assert realtime.benchmark("# depth 4 cold: lock held min 1 median 2\n") == {
+        "held cold 4": 2,
+        "least held cold 4": 1,
+    }
     with pytest.raises(Fail, match="said nothing"):
         realtime.benchmark("Kernel panic")
 
 
 def point(K, ns, requests):
-    return {"scenario": "a", "K": K, "groups": [{"name": "i", "burst_ns": {"p50": ns}}], "pool": {"queued": 2 * requests},
-            "total": {"requests": requests, "interval_requests": requests, "interval_ns": 10 ** 9}}
+    return {
+        "scenario": "a",
+        "K": K,
+        "groups": [{"name": "i", "burst_ns": {"p50": ns}}],
+        "pool": {"queued": 2 * requests},
+        "total": {"requests": requests, "interval_requests": requests, "interval_ns": 10**9},
+    }
 
 
 def test_a_metric_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked(write):
     last = {**point(0, 30, 1), "scenario": "b"}
-    result = {"base": [point(0, 20, 100), point(4, 110, 100), last], "patched": [point(0, 20, 100), point(4, 30, 98), last]}
+    result = {
+        "base": [point(0, 20, 100), point(4, 110, 100), last],
+        "patched": [point(0, 20, 100), point(4, 30, 98), last],
+    }
     found = load.lines(write(SCENARIOS), result)
     assert [(line.title, line.values) for line in found[:2]] == [
         ("beside 4", {"base": 5.5, "patched": 1.5}), ("beside 4", {"base": 1, "patched": 0.98})]
@@ -499,10 +731,16 @@ def test_every_rule_is_wanted_and_says_what_it_is():
     """A variant's patch that no variant names is left over."""
     for one in experiment.all_of_them():
         if one.data.get("variants"):
-            assert {path.stem for path in one.place.glob("*.patch")} == {name.partition("=")[0] for name in one.data["variants"]}
+            assert {path.stem for path in one.place.glob("*.patch")} == {
+                name.partition("=")[0] for name in one.data["variants"]
+            }
             for patch in one.variants().values():
                 assert not patch.startswith("diff") and "\ndiff --git a/" in patch and "VALUE" not in patch
 
 
 def test_a_files_size_is_in_bytes(write):
-    assert server.sizes(write(LOAD.replace('"64M"', '"64M"\na = "3k"\nb = "7"'))) == {"bulk": 64 << 20, "a": 3072, "b": 7}
+    assert server.sizes(write(LOAD.replace('"64M"', '"64M"\na = "3k"\nb = "7"'))) == {
+        "bulk": 64 << 20,
+        "a": 3072,
+        "b": 7,
+    }

@@ -17,11 +17,20 @@ from testbed.suites import selftests as suites
 
 
 def test_milliseconds_read_well():
-    assert [ms(v) for v in (20_000_000, 20_040_000, 99_940_000, 99_960_000, 350_400_000)] == ["20", "20", "99.9", "100", "350"]
+    assert [ms(v) for v in (20_000_000, 20_040_000, 99_940_000, 99_960_000, 350_400_000)] == [
+        "20",
+        "20",
+        "99.9",
+        "100",
+        "350",
+    ]
 
 
 def test_a_table_lines_up():
-    assert tables.table(["K", "base"], [[4, "110"], [128, "2530"]]) == "|   K | base |\n|----:|-----:|\n|   4 |  110 |\n| 128 | 2530 |"
+    assert (
+        tables.table(["K", "base"], [[4, "110"], [128, "2530"]])
+        == "|   K | base |\n|----:|-----:|\n|   4 |  110 |\n| 128 | 2530 |"
+    )
 
 
 RECORDED = [one for one in experiment.all_of_them() if one.recorded.is_file()]
@@ -29,7 +38,9 @@ RECORDED = [one for one in experiment.all_of_them() if one.recorded.is_file()]
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
 def test_the_tables_beside_a_result_are_those_of_its_figures(one):
-    assert one.recorded.with_suffix(".md").read_text() == tables.document(one, run.read(one.recorded)), f"`make record B={one.name}`"
+    assert one.recorded.with_suffix(".md").read_text() == tables.document(
+        one, run.read(one.recorded)
+    ), f"`make record B={one.name}`"
 
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
@@ -50,7 +61,7 @@ def test_the_same_figures_draw_the_same_picture(tmp_path):
 
 
 def test_the_recorded_floor_holds():
-    """A burst takes no more than twice what it takes alone, wherever there are connections enough to keep every thread busy."""
+    """A burst takes no more than twice what it takes alone, beside however many others."""
     for name in documents.shown():
         one = experiment.find(name)
         found = one.kind.picture(one, run.read(one.recorded))
@@ -60,19 +71,28 @@ def test_the_recorded_floor_holds():
 
 # Where a result came from.
 
-TOML = 'kind = "guest"\nmachine = "sim"\nrepeats = 1\ntitle = "Speed"\nquestion = "Q"\n[guest]\nscript = "x >/results/{point}.json"\n' \
+TOML = (
+    'kind = "guest"\nmachine = "sim"\nrepeats = 1\ntitle = "Speed"\nquestion = "Q"\n'
+    '[guest]\nscript = "x >/results/{point}.json"\n'
     '[[metrics]]\ntitle = "I/O"\nfield = "iops"\n'
-PATCH = "Subject: [PATCH] x\n\nWhy.\n---\n 1 file\n\ndiff --git a/{0} b/{0}\nindex 1..2 100644\n--- a/{0}\n+++ b/{0}\n@@ -8 +8 @@\n-old\n+new\n-- \n"
+)
+PATCH = (
+    "Subject: [PATCH] x\n\nWhy.\n---\n 1 file\n\ndiff --git a/{0} b/{0}\nindex 1..2 100644\n"
+    "--- a/{0}\n+++ b/{0}\n@@ -8 +8 @@\n-old\n+new\n-- \n"
+)
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """Three topics, each on the one before but for the third; the second has an experiment `speed`, which takes no boot."""
+    """Three topics, the second on the first; the second has an experiment `speed`, which takes no boot."""
     monkeypatch.setattr(topics, "TOPICS", tmp_path / "topics")
     for number, name in enumerate(("below", "own", "aside")):
         home = tmp_path / "topics" / name
         (home / "patches").mkdir(parents=True)
-        (home / "topic.toml").write_text(f'title = "T"\nstate = "draft"\nlists = []\nconfig = "c"\ndepends_on = {["below"] if name == "own" else []}\n')
+        (home / "topic.toml").write_text(
+            f'title = "T"\nstate = "draft"\nlists = []\nconfig = "c"\n'
+            f'depends_on = {["below"] if name == "own" else []}\n'
+        )
         (home / "c").write_text(f"CONFIG_{name.upper()}=y\n")
         (home / "patches/series").write_text("1.patch\n")
         (home / "patches/1.patch").write_text(PATCH.format(f"net/{name}.c"))
@@ -86,7 +106,9 @@ def checkout(tmp_path, monkeypatch):
     (guest / "var/lib/dpkg").mkdir(parents=True)
     (guest / "guest-init").write_text("")
     (guest / "var/lib/dpkg/status").write_text(
-        "Package: fio\nStatus: install ok installed\nVersion: 3.39-1\n\nPackage: gone\nStatus: deinstall ok config-files\nVersion: 1\n")
+        "Package: fio\nStatus: install ok installed\nVersion: 3.39-1\n\nPackage: gone\nStatus: deinstall ok "
+        "config-files\nVersion: 1\n"
+    )
     monkeypatch.setattr(origin.guest, "root", lambda: guest)
     ran = []
 
@@ -113,7 +135,11 @@ def test_a_result_that_was_just_recorded_is_of_todays_series(checkout):
     assert judged() == "stale: not recorded: `make record B=speed`"
     results.record(["speed"])
     kept = json.loads((home / "own/results/speed.origin.json").read_text())
-    assert kept["base"] == {"name": BASE.name, "packaged": True} and kept["guest"] == {"fio": "3.39-1"} and list(kept["series"]) == ["below", "own", "aside"]
+    assert (
+        kept["base"] == {"name": BASE.name, "packaged": True}
+        and kept["guest"] == {"fio": "3.39-1"}
+        and list(kept["series"]) == ["below", "own", "aside"]
+    )
     assert kept["experiment"] and kept["configuration"] and kept["compiler"]
     assert "Recorded on Linux 7.3.4 (packaged); speed.origin.json" in (home / "own/results/speed.md").read_text()
     assert judged() == "of today's series"
@@ -128,7 +154,11 @@ def test_only_the_experiments_named_are_recorded(checkout):
     (home.parent / "build/results").mkdir(parents=True)
     (home.parent / "build/results/other.json").write_text("{}")
     results.record(["speed"])
-    assert ran == ["speed"] and [path.name for path in sorted((home / "own/results").iterdir())] == ["speed.json", "speed.md", "speed.origin.json"]
+    assert ran == ["speed"] and [path.name for path in sorted((home / "own/results").iterdir())] == [
+        "speed.json",
+        "speed.md",
+        "speed.origin.json",
+    ]
 
 
 def test_a_wrong_name_is_refused_before_anything_runs(checkout):
@@ -189,10 +219,22 @@ def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new
     assert judged() == said.format(home / path)
 
 
-@pytest.mark.parametrize("name, matters", [
-    ("net/x.c", True), ("include/linux/x.h", True), ("tools/testing/selftests/x/lib.sh", True), ("tools/testing/selftests/x/load.c", True),
-    ("Documentation/x.rst", False), ("MAINTAINERS", False), ("lib/tests/x_kunit.c", False), ("net/tests/.kunitconfig", False),
-    ("lib/tests/x.kunitconfig", False), ("tools/testing/selftests/x/case.sh", False), ("tools/testing/selftests/x/README", False)])
+@pytest.mark.parametrize(
+    "name, matters",
+    [
+        ("net/x.c", True),
+        ("include/linux/x.h", True),
+        ("tools/testing/selftests/x/lib.sh", True),
+        ("tools/testing/selftests/x/load.c", True),
+        ("Documentation/x.rst", False),
+        ("MAINTAINERS", False),
+        ("lib/tests/x_kunit.c", False),
+        ("net/tests/.kunitconfig", False),
+        ("lib/tests/x.kunitconfig", False),
+        ("tools/testing/selftests/x/case.sh", False),
+        ("tools/testing/selftests/x/README", False),
+    ],
+)
 def test_a_file_that_no_experiment_runs_is_no_part_of_a_topics_content(checkout, name, matters):
     home, _ = checkout
     before = topics.series()[1].content
@@ -207,7 +249,9 @@ def test_another_base_and_other_packages_are_named(checkout):
     other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
     assert judged(other) == "stale: other base: recorded on Linux 7.3.4 (packaged), this is Linux 7.4 (linux at 123)"
     status = util.cache() / "guest/key/var/lib/dpkg/status"
-    status.write_text(status.read_text().replace("3.39-1", "3.40-1") + "\nPackage: new\nStatus: install ok installed\nVersion: 1\n")
+    status.write_text(
+        status.read_text().replace("3.39-1", "3.40-1") + "\nPackage: new\nStatus: install ok installed\nVersion: 1\n"
+    )
     assert judged() == "stale: other guest's packages: recorded with fio 3.39-1 (now 3.40-1)"
 
 
@@ -216,7 +260,10 @@ def test_a_record_on_another_base_says_so(checkout, monkeypatch):
     other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
     monkeypatch.setattr(results.bases, "find", lambda: other)
     results.record(["speed"])
-    assert "Recorded on Linux 7.4 (linux at 123), which is not the packaged base" in (home / "own/results/speed.md").read_text()
+    assert (
+        "Recorded on Linux 7.4 (linux at 123), which is not the packaged base"
+        in (home / "own/results/speed.md").read_text()
+    )
     assert judged(other) == "of today's series"
 
 
@@ -228,11 +275,18 @@ def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
     assert (tally.passed, tally.failed) == (1, 0)
     # What is not this repository's to change is said, and no failure
     results.quoted(origin.Base("Linux 7.4", util.ROOT, "1" * 40), tally)
-    assert (tally.passed, tally.failed) == (2, 0) and "speed was recorded elsewhere: other base" in capsys.readouterr().out
+    assert (tally.passed, tally.failed) == (
+        2,
+        0,
+    ) and "speed was recorded elsewhere: other base" in capsys.readouterr().out
     (home / "below/patches/1.patch").write_text(PATCH.format("net/other.c"))
     results.quoted(BASE, tally)
     assert (tally.passed, tally.failed) == (2, 1)
-    assert "the cover letter of own quotes, is of today's series\n     the topic below has changed\n     record it again: make record B=speed" in capsys.readouterr().out
+    assert (
+        "the cover letter of own quotes, is of today's series\n     the topic below has changed\n     record it "
+        "again: make record B=speed"
+        in capsys.readouterr().out
+    )
 
 
 def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout, capsys, monkeypatch):
@@ -246,7 +300,10 @@ def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout,
     results.figures(BASE, tally)
     assert (tally.passed, tally.failed) == (2, 0)
     results.figures(origin.Base("Linux 7.4", util.ROOT, "1" * 40), tally)
-    assert (tally.passed, tally.failed) == (3, 0) and "speed is not compared with the recorded result: other base" in capsys.readouterr().out
+    assert (tally.passed, tally.failed) == (
+        3,
+        0,
+    ) and "speed is not compared with the recorded result: other base" in capsys.readouterr().out
     monkeypatch.setattr(run, "boots", lambda *_: {"base": [{"iops": 1}], "patched": [{"iops": 3}]})
     results.figures(BASE, tally)
     assert (tally.passed, tally.failed) == (4, 1)
@@ -257,7 +314,10 @@ def test_results_are_judged_in_a_line_each(checkout, capsys, monkeypatch):
     capsys.readouterr()
     monkeypatch.setattr(origin, "present", lambda: None)
     results.results()
-    assert capsys.readouterr().out.splitlines() == ["==> no base is in the cache: results are not held against one", "speed: of today's series"]
+    assert capsys.readouterr().out.splitlines() == [
+        "==> no base is in the cache: results are not held against one",
+        "speed: of today's series",
+    ]
 
 
 def test_points_that_are_done_are_counted_as_they_come(monkeypatch):
@@ -322,5 +382,10 @@ def test_no_file_names_a_mirror_or_this_machine():
     bad = re.compile(r"deb\.debian\.org|pypi\.org|/work/|/root/")
     for path in util.ROOT.rglob("*"):
         parts = path.relative_to(util.ROOT).parts
-        if path.is_file() and parts[0] not in ("build", "tree", ".git") and path.suffix not in (".png", ".pyc") and path.name != "test_figures.py":
+        if (
+            path.is_file()
+            and parts[0] not in ("build", "tree", ".git")
+            and path.suffix not in (".png", ".pyc")
+            and path.name != "test_figures.py"
+        ):
             assert not bad.search(path.read_text(errors="replace")), path

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a piece of kernel code costs: instructions, counted one by one, and cycles with two CPUs at it.
 
-A test-only patch brings a module parameter `run`, which runs the code so many rounds between two marks, and prints cycles.
+A test-only patch brings a module parameter `run`: the code is run so many rounds between two marks, and cycles printed.
 """
 
 import pathlib
@@ -20,11 +20,19 @@ from .table import Point, Result, Table
 MACHINES = ("sim",)
 # The machine whose cycles are counted.
 SMP = "smp"
-COST = schema.table({
-    "patch": schema.STRING, "module": PLAIN, "rounds": schema.COUNT, "begin": PLAIN, "end": PLAIN, "what": schema.STRING,
-    # {what a table says of it: what is written to the parameter}
-    "instructions": {**schema.mapping(schema.STRING), "minProperties": 1},
-    "cycles": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.STRING}})
+COST = schema.table(
+    {
+        "patch": schema.STRING,
+        "module": PLAIN,
+        "rounds": schema.COUNT,
+        "begin": PLAIN,
+        "end": PLAIN,
+        "what": schema.STRING,
+        # {what a table says of it: what is written to the parameter}
+        "instructions": {**schema.mapping(schema.STRING), "minProperties": 1},
+        "cycles": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.STRING},
+    }
+)
 REQUIRED = {"cost": COST}
 OPTIONAL: dict[str, schema.Schema] = {}
 # UML's own: how it masks interrupts and reads a simulated clock is no kernel's cost.
@@ -49,10 +57,17 @@ def instructions(experiment: Experiment, executable: pathlib.Path, place: pathli
     remove(place)
     place.mkdir(parents=True)
     script = place.with_suffix(".sh")
-    script.write_text("\n".join(["#!/bin/bash", *(ask(experiment, what) for what in cost["instructions"].values())]) + "\n")
+    script.write_text(
+        "\n".join(["#!/bin/bash", *(ask(experiment, what) for what in cost["instructions"].values())]) + "\n"
+    )
     with open(place / "console", "wb") as console:
-        passes = singlestep.count(uml.command(executable, guest.root(), script, place, True, ()), cost["begin"], cost["end"], console,
-                                  len(cost["instructions"]))
+        passes = singlestep.count(
+            uml.command(executable, guest.root(), script, place, True, ()),
+            cost["begin"],
+            cost["end"],
+            console,
+            len(cost["instructions"]),
+        )
     uml.verdict(place / "console", place / "exit", 0, 0)
     if len(passes) != len(cost["instructions"]):
         raise Fail(f"{experiment.where}: {len(passes)} passes from {cost['begin']} to {cost['end']} were seen, "
@@ -66,8 +81,12 @@ def cycles(experiment: Experiment, executable: pathlib.Path, place: pathlib.Path
     cost = experiment.data["cost"]
     found: dict[str, float] = {}
     script = place.with_suffix(".sh")
-    lines = [f"for turn in $(seq {experiment.repeats}); do", *(ask(experiment, what) for what in cost["cycles"]), "done",
-             f"dmesg | grep -o '{cost['module']}: .*' >/results/cycles"]
+    lines = [
+        f"for turn in $(seq {experiment.repeats}); do",
+        *(ask(experiment, what) for what in cost["cycles"]),
+        "done",
+        f"dmesg | grep -o '{cost['module']}: .*' >/results/cycles",
+    ]
     script.write_text("\n".join(["#!/bin/bash", *lines]) + "\n")
     said = (boot(experiment, SMP, executable, script, place) / "cycles").read_text()
     for what, number in re.findall(rf"{cost['module']}: (.*): (\d+) cycles", said):
@@ -98,7 +117,18 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
     what = experiment.data["cost"]["what"]
     first = next(iter(result.values()))
-    return [Table([f"instructions, {what}", *result],
-                  [[name, *(f"{sum(one['instructions'][name].values()):.0f}" for one in result.values())] for name in first["instructions"]], left=(0,)),
-            Table(["cycles (the fewest of many), two CPUs", *result],
-                  [[name, *(f"{one['cycles'][name]:.0f}" for one in result.values())] for name in first["cycles"]], left=(0,))]
+    return [
+        Table(
+            [f"instructions, {what}", *result],
+            [
+                [name, *(f"{sum(one['instructions'][name].values()):.0f}" for one in result.values())]
+                for name in first["instructions"]
+            ],
+            left=(0,),
+        ),
+        Table(
+            ["cycles (the fewest of many), two CPUs", *result],
+            [[name, *(f"{one['cycles'][name]:.0f}" for one in result.values())] for name in first["cycles"]],
+            left=(0,),
+        ),
+    ]

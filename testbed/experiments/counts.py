@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Instructions and cache lines missed by a part of the kernel in a user program: the same on every machine with this compiler.
+"""Instructions and cache lines missed by a part of the kernel in a user program: exact, with this compiler.
 
-Files of the kernel are built into the experiment's program as each kernel has them, and run by callgrind with its simulated caches.
-The program is called with `held` or `dequeue`, entries waiting, and `cold` or `warm`; or with `pass`, entries waiting, and passes.
+Files of the kernel are built into the experiment's program as each kernel has them, and run by callgrind with its
+simulated caches. The program is called with `held` or `dequeue`, entries waiting, and `cold` or `warm`; or with
+`pass`, entries waiting, and passes.
 """
 
 import itertools
@@ -21,7 +22,12 @@ from .table import Point, Result, Table
 # No machine of ours: this one, whose clock is not looked at.
 MACHINES = ("host",)
 HOST = ("gcc", "valgrind")
-SOURCES: schema.Schema = {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "pattern": "^[A-Za-z0-9._/-]+$"}}
+SOURCES: schema.Schema = {
+    "type": "array",
+    "minItems": 1,
+    "uniqueItems": True,
+    "items": {"type": "string", "pattern": "^[A-Za-z0-9._/-]+$"},
+}
 DEPTHS: schema.Schema = {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT}
 COUNTS = schema.table({
     # The program and what stands for the kernel's own headers, beside the TOML.
@@ -30,7 +36,7 @@ COUNTS = schema.table({
     "sources": SOURCES, "headers": SOURCES,
     "depths": DEPTHS, "pass_depths": DEPTHS, "passes": schema.COUNT})
 REQUIRED = {"counts": COUNTS, "kernels": {**KERNELS, "type": "object"}}
-OPTIONAL = {"repeats": {"const": 1, "description": "repeats: counts are the same each time: 1"}}
+OPTIONAL = {"repeats": {"const": 1, "description": "it is 1: counts are the same each time"}}
 CACHES = ("--D1=32768,8,64", "--I1=32768,8,64", "--LL=1048576,16,64")
 
 
@@ -67,7 +73,18 @@ def build(experiment: Experiment, base: Base, out: pathlib.Path) -> dict[str, pa
         for file in (about["program"], about["shim"]):
             shutil.copyfile(experiment.file(file), place / file)
         made[name] = place / "count"
-        run("gcc", "-O2", "-std=gnu11", "-fno-strict-aliasing", "-w", "-I", place, "-o", made[name], place / about["program"])
+        run(
+            "gcc",
+            "-O2",
+            "-std=gnu11",
+            "-fno-strict-aliasing",
+            "-w",
+            "-I",
+            place,
+            "-o",
+            made[name],
+            place / about["program"],
+        )
     return made
 
 
@@ -75,8 +92,20 @@ def count(program: pathlib.Path, *arguments: object) -> dict[str, int]:
     """{"instructions", "misses"} of what the program collects; a miss is a line that neither simulated cache had."""
     out = program.with_name("callgrind.out")
     # The environment lies on the stack, and where that begins decides whether it shares a line with something counted.
-    run("env", "-i", "PATH=/usr/bin:/bin", "valgrind", "--tool=callgrind", "--cache-sim=yes", "--collect-atstart=no", *CACHES,
-        "--callgrind-out-file=callgrind.out", "./count", *arguments, cwd=program.parent)
+    run(
+        "env",
+        "-i",
+        "PATH=/usr/bin:/bin",
+        "valgrind",
+        "--tool=callgrind",
+        "--cache-sim=yes",
+        "--collect-atstart=no",
+        *CACHES,
+        "--callgrind-out-file=callgrind.out",
+        "./count",
+        *arguments,
+        cwd=program.parent,
+    )
     text = out.read_text()
     events, sums = re.search(r"^events: (.*)$", text, re.M), re.search(r"^(?:summary|totals): (.*)$", text, re.M)
     if not events or not sums:
@@ -90,14 +119,26 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     found: Result = {}
     with lock("counts"):
         programs = build(experiment, base, out)
-        runs = [(what, state, depth) for what in ("held", "dequeue") for state in ("cold", "warm") for depth in about["depths"]]
-        with watched(experiment.name, lambda: sum(map(len, found.values())), len(programs) * (len(runs) + len(about["pass_depths"])), "counts"):
+        runs = [
+            (what, state, depth)
+            for what in ("held", "dequeue")
+            for state in ("cold", "warm")
+            for depth in about["depths"]
+        ]
+        with watched(
+            experiment.name,
+            lambda: sum(map(len, found.values())),
+            len(programs) * (len(runs) + len(about["pass_depths"])),
+            "counts",
+        ):
             for name, program in programs.items():
                 found[name] = {}
                 for what, state, depth in runs:
                     found[name][f"{what} {state} {depth}"] = count(program, what, depth, state)
                 for depth in about["pass_depths"]:
-                    found[name][f"pass {depth}"] = {"instructions": count(program, "pass", depth, about["passes"])["instructions"] / about["passes"]}
+                    found[name][f"pass {depth}"] = {
+                        "instructions": count(program, "pass", depth, about["passes"])["instructions"] / about["passes"]
+                    }
     return found
 
 
@@ -106,8 +147,25 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
     tables = []
     for state, what in itertools.product(("cold", "warm"), ("held", "dequeue")):
         title = {"held": "under the lock", "dequeue": "the whole dequeue"}[what]
-        rows = [[depth, *(side[f"{what} {state} {depth}"][number] for number in ("instructions", "misses") for side in (before, after))]
-                for depth in about["depths"]]
-        tables.append(Table([f"{title}, {state}, entries waiting", "instructions before", "after", "lines missed before", "after"], rows))
-    rows = [[depth, *(f"{side[f'pass {depth}']['instructions']:.1f}" for side in (before, after))] for depth in about["pass_depths"]]
+        rows = [
+            [
+                depth,
+                *(
+                    side[f"{what} {state} {depth}"][number]
+                    for number in ("instructions", "misses")
+                    for side in (before, after)
+                ),
+            ]
+            for depth in about["depths"]
+        ]
+        tables.append(
+            Table(
+                [f"{title}, {state}, entries waiting", "instructions before", "after", "lines missed before", "after"],
+                rows,
+            )
+        )
+    rows = [
+        [depth, *(f"{side[f'pass {depth}']['instructions']:.1f}" for side in (before, after))]
+        for depth in about["pass_depths"]
+    ]
     return [*tables, Table(["a dequeue and an enqueue, entries waiting", "instructions before", "after"], rows)]

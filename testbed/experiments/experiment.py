@@ -41,11 +41,27 @@ KERNELS: schema.Schema = {
     "type": ["array", "object"], "minItems": 1, "minProperties": 1, "uniqueItems": True, "items": schema.STRING,
     "propertyNames": {"pattern": f"^{KERNEL}$"}, "additionalProperties": schema.STRING,
 }
-COMMON = {"kind": schema.STRING, "title": schema.STRING, "question": schema.STRING, "machine": schema.STRING, "repeats": schema.COUNT}
-MAY = {"like": schema.STRING, "exact": {"type": "boolean"}, "limit": schema.COUNT, "kernels": KERNELS,
-       # Words for the guest kernel's command line.
-       "boot": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"^\S+$"}},
-       "variants": {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": "string", "pattern": f"^{KERNEL}$"}}}
+COMMON = {
+    "kind": schema.STRING,
+    "title": schema.STRING,
+    "question": schema.STRING,
+    "machine": schema.STRING,
+    "repeats": schema.COUNT,
+}
+MAY = {
+    "like": schema.STRING,
+    "exact": {"type": "boolean"},
+    "limit": schema.COUNT,
+    "kernels": KERNELS,
+    # Words for the guest kernel's command line.
+    "boot": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"^\S+$"}},
+    "variants": {
+        "type": "array",
+        "minItems": 1,
+        "uniqueItems": True,
+        "items": {"type": "string", "pattern": f"^{KERNEL}$"},
+    },
+}
 # What decides how a result is shown and judged, not what is measured.
 SHOWN = {"title", "question", "tables", "headline", "metrics", "limit", "exact", "like"}
 
@@ -115,14 +131,16 @@ class Experiment:
         return path
 
     def variants(self) -> dict[str, str]:
-        """{variant: patch}: NAME/VARIANT.patch beside it, or for a variant P=V, P.patch with V in the place of VALUE."""
+        """{variant: patch}: NAME/VARIANT.patch beside it; for a variant P=V, P.patch with V in the place of VALUE."""
         found = {}
         for variant in self.data.get("variants", []):
             stem, _, value = variant.partition("=")
             text = self.file(f"{stem}.patch").read_text()
             if bool(value) != ("VALUE" in text):
-                raise Fail(f"{self.where}: variants: {variant}: {stem}.patch has {'no' if value else 'a'} VALUE to fill in: "
-                           f"{'name it ' + stem if value else 'give it one, as ' + stem + '=1'}")
+                raise Fail(
+                    f"{self.where}: variants: {variant}: {stem}.patch has {'no' if value else 'a'} VALUE to fill in: "
+                    f"{'name it ' + stem if value else 'give it one, as ' + stem + '=1'}"
+                )
             found[variant] = text.replace("VALUE", value)
         return found
 
@@ -138,15 +156,20 @@ def canonical(data: dict[str, Any]) -> str:
     """What is measured, as a text that is the same in whatever order the TOML has its tables."""
     kept = {name: data[name] for name in sorted(data) if name not in SHOWN}
     if "scenarios" in kept:
-        kept["scenarios"] = [{name: value for name, value in one.items() if name not in SHOWN} for one in kept["scenarios"]]
+        kept["scenarios"] = [
+            {name: value for name, value in one.items() if name not in SHOWN} for one in kept["scenarios"]
+        ]
     return json.dumps(kept)
 
 
 @functools.cache
 def kinds() -> dict[str, ModuleType]:
-    """{name: module} of every kind of measurement: the modules of this package that say on which machines they measure."""
+    """{name: module} of every kind of measurement: the modules here that say on which machines they measure."""
     package = __name__.rpartition(".")[0]
-    found = {one.name: importlib.import_module(f"{package}.{one.name}") for one in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])}
+    found = {
+        one.name: importlib.import_module(f"{package}.{one.name}")
+        for one in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])
+    }
     return {name: module for name, module in found.items() if hasattr(module, "MACHINES")}
 
 
@@ -190,8 +213,13 @@ def merged(path: pathlib.Path, seen: tuple[pathlib.Path, ...] = ()) -> dict[str,
     except Fail as fail:
         raise Fail(f"{schema.shown(path)}: like: {fail}") from fail
     other = merged(model, (*seen, path))
-    return {**other, **{key: {**other[key], **value} if isinstance(value, dict) and isinstance(other.get(key), dict) else value
-                        for key, value in data.items()}}
+    return {
+        **other,
+        **{
+            key: {**other[key], **value} if isinstance(value, dict) and isinstance(other.get(key), dict) else value
+            for key, value in data.items()
+        },
+    }
 
 
 def find(name: str) -> Experiment:
@@ -205,13 +233,23 @@ def load(topic: Topic, path: pathlib.Path) -> Experiment:
     data, where = merged(path), schema.shown(path)
     kind = data.get("kind")
     if kind not in kinds():
-        raise Fail(f"{where}: kind: " + (f"{kind!r} is no kind of measurement{schema.meant(str(kind), kinds())}" if "kind" in data else "is missing")
-                   + f"; there are: {', '.join(sorted(kinds()))}")
+        raise Fail(
+            f"{where}: kind: "
+            + (
+                f"{kind!r} is no kind of measurement{schema.meant(str(kind), kinds())}"
+                if "kind" in data
+                else "is missing"
+            )
+            + f"; there are: {', '.join(sorted(kinds()))}"
+        )
     module = kinds()[kind]
     schema.check(data, table(module), path)
     if data["machine"] not in module.MACHINES:
-        raise Fail(f"{where}: machine: {data['machine']} is none that the kind {kind} measures on{schema.meant(data['machine'], module.MACHINES)}; "
-                   f"there are: {', '.join(module.MACHINES)}")
+        raise Fail(
+            f"{where}: machine: {data['machine']} is none that the kind {kind} measures "
+            f"on{schema.meant(data['machine'], module.MACHINES)}; "
+            f"there are: {', '.join(module.MACHINES)}"
+        )
     topics = store.series()
     found = Experiment(path.stem, path, topic, tuple(store.closure(topics, topic.name)), module, data)
     for word, what in found.kernels.items():
@@ -238,14 +276,22 @@ def topic_named(what: str, topics: list[Topic]) -> str:
 
 
 def known_kernel(experiment: Experiment, what: str, topics: list[Topic]) -> None:
-    """Fail unless `what` is base, patched, `before TOPIC`, `TOPIC`, `TOPIC:N` (its first N patches) or one of the variants."""
+    """Fail unless `what` is base, patched, `before TOPIC`, `TOPIC`, `TOPIC:N` (its first N patches) or a variant."""
     if what in ("base", "patched", *experiment.data.get("variants", [])):
         return
     name = topic_named(what, topics)
     if not name:
-        known = ["base", "patched", *experiment.data.get("variants", []), *(f"{form}{topic.name}" for topic in topics for form in ("before ", ""))]
-        raise Fail(f"{experiment.where}: kernels: there is no kernel {what}{schema.meant(what, known)}; there are base, patched, "
-                   "`before TOPIC`, `TOPIC` (alone on what it depends on), `TOPIC:N` (its first N patches) and the variants")
+        known = [
+            "base",
+            "patched",
+            *experiment.data.get("variants", []),
+            *(f"{form}{topic.name}" for topic in topics for form in ("before ", "")),
+        ]
+        raise Fail(
+            f"{experiment.where}: kernels: there is no kernel {what}{schema.meant(what, known)}; there are base, "
+            f"patched, "
+            "`before TOPIC`, `TOPIC` (alone on what it depends on), `TOPIC:N` (its first N patches) and the variants"
+        )
     _, colon, number = what.partition(":")
     many = len(store.named(topics, name).patches)
     if colon and (what.startswith("before ") or not re.fullmatch("[1-9][0-9]*", number) or int(number) > many):
@@ -272,7 +318,10 @@ def quoted() -> dict[str, list[str]]:
         for key, who in (("readme", "the README"), ("quotes", f"the cover letter of {topic.name}")):
             for name in getattr(topic, key):
                 if name not in have:
-                    raise Fail(f"topics/{topic.name}/topic.toml: {key}: there is no experiment {name}{schema.meant(name, have)}; "
-                               f"there are: {', '.join(sorted(have))}")
+                    raise Fail(
+                        f"topics/{topic.name}/topic.toml: {key}: there is no experiment "
+                        f"{name}{schema.meant(name, have)}; "
+                        f"there are: {', '.join(sorted(have))}"
+                    )
                 found.setdefault(name, []).append(who)
     return found

@@ -15,10 +15,18 @@ from .table import Point, Result, Table
 
 MACHINES = machines()
 MOUNT = schema.table({"name": sweep.PLAIN, "address": schema.STRING, "path": schema.STRING, "options": schema.STRING})
-FIO = schema.table({"jobs": schema.STRING}, prepare=schema.STRING, mounts={"type": "array", "minItems": 1, "items": MOUNT})
+FIO = schema.table(
+    {"jobs": schema.STRING}, prepare=schema.STRING, mounts={"type": "array", "minItems": 1, "items": MOUNT}
+)
 REQUIRED = {"fio": FIO}
-OPTIONAL = {"server": server.SERVER, "files": server.FILES,
-            "repeats": {"const": 1, "description": "repeats: fio runs its jobs once; what is to be repeated is a job of its own: 1"}}
+OPTIONAL = {
+    "server": server.SERVER,
+    "files": server.FILES,
+    "repeats": {
+        "const": 1,
+        "description": "it is 1: fio runs its jobs once; what is to be repeated is a job of its own",
+    },
+}
 PERCENTILES = (50, 90, 99)
 
 
@@ -60,7 +68,10 @@ def script(experiment: Experiment, selftests: str) -> str:
         lines += [setup["prepare"].rstrip()]
     for mount in setup.get("mounts", []):
         where = f"/tmp/{mount['name']}"
-        lines += [f"mkdir -p {where}", f"mount -t nfs -o {mount['options']} {mount['address']}:{mount['path']} {where} || exit 1"]
+        lines += [
+            f"mkdir -p {where}",
+            f"mount -t nfs -o {mount['options']} {mount['address']}:{mount['path']} {where} || exit 1",
+        ]
     if "mounts" in setup:
         lines += ["sleep 20  # an NFSv4 OPEN waits for the end of the grace period"]
     lines += ["cat > /tmp/jobs.fio <<'EOF'", setup["jobs"].rstrip(), "EOF",
@@ -85,15 +96,31 @@ def figures(result: dict[str, Any]) -> Point:
             raise Fail(f"fio job {job['jobname']} failed with error {job['error']}")
         sides = [job[side] for side in ("read", "write") if job.get(side, {}).get("total_ios")]
         if len(sides) != 1:
-            raise Fail(f"fio job {job['jobname']} has {'both READs and WRITEs: make two jobs of it' if sides else 'done nothing'}")
+            raise Fail(
+                f"fio job {job['jobname']} has "
+                f"{'both READs and WRITEs: make two jobs of it' if sides else 'done nothing'}"
+            )
         spread = sides[0]["clat_ns"]
-        jobs.append({"name": job["jobname"], "ios": sides[0]["total_ios"],
-                     "latency_ns": {"mean": round(spread["mean"]), "max": spread["max"],
-                                    **{f"p{float(k):g}": v for k, v in spread["percentile"].items() if float(k) in PERCENTILES}}})
+        jobs.append(
+            {
+                "name": job["jobname"],
+                "ios": sides[0]["total_ios"],
+                "latency_ns": {
+                    "mean": round(spread["mean"]),
+                    "max": spread["max"],
+                    **{f"p{float(k):g}": v for k, v in spread["percentile"].items() if float(k) in PERCENTILES},
+                },
+            }
+        )
     return {"jobs": jobs}
 
 
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
-    members = {kernel: [[{"name": job["name"], "spread": job["latency_ns"], "count": job["ios"]} for job in point["jobs"]] for point in points]
-               for kernel, points in result.items()}
+    members = {
+        kernel: [
+            [{"name": job["name"], "spread": job["latency_ns"], "count": job["ios"]} for job in point["jobs"]]
+            for point in points
+        ]
+        for kernel, points in result.items()
+    }
     return [Table(*load.spreads([], result, members), caption="ms")]

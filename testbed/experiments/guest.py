@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A script of the experiment's own at each point of a sweep, in a guest that another has prepared; it leaves its figures as JSON."""
+"""A script of the experiment's own at each point of a sweep, which leaves its figures as JSON."""
 
 import json
 import pathlib
@@ -17,8 +17,11 @@ GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
 METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
                       min={"type": "number"}, max={"type": "number"})
 REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
-OPTIONAL = {"sweep": sweep.SWEEP, "repeats": {"const": 1, "description": "repeats: what is to be repeated is a sweep: 1"}}
-# In the script {name} is the value at the point, and {point} what the point's file is called; other braces are the shell's.
+OPTIONAL = {
+    "sweep": sweep.SWEEP,
+    "repeats": {"const": 1, "description": "it is 1; what is to be repeated is a sweep"},
+}
+# In the script {name} is the value at the point, {point} what the point's file is called; other braces are the shell's.
 BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -29,7 +32,9 @@ def check(experiment: Experiment) -> None:
         raise Fail(f"{where}: sweep: {{point}} is what a point's file is called: name it otherwise")
     for name in data.get("sweep", {}):
         if name not in used:
-            raise Fail(f"{where}: sweep.{name} is not used: the script has no {{{name}}}, so all its points would be the same")
+            raise Fail(
+                f"{where}: sweep.{name} is not used: the script has no {{{name}}}, so all its points would be the same"
+            )
     if "point" not in used:
         raise Fail(f"{where}: guest.script leaves no figures: it has to write /results/{{point}}.json")
 
@@ -43,7 +48,11 @@ def script(experiment: Experiment, selftests: str) -> str:
     lines = ["#!/bin/bash", *([about["prepare"].rstrip()] if "prepare" in about else [])]
     for point in points(experiment):
         values = {**{name: str(value) for name, value in point.items()}, "point": sweep.label(point)}
-        lines += ["(", BRACES.sub(lambda found: values.get(found[1], found[0]), about["script"]).rstrip(), ") || exit 1"]
+        lines += [
+            "(",
+            BRACES.sub(lambda found: values.get(found[1], found[0]), about["script"]).rstrip(),
+            ") || exit 1",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -25,31 +25,67 @@ NUMBERS: dict[str, Callable[[Point, Metric], float]] = {
     "bursts": lambda point, metric: group(point, metric["of"])["burst_ns"]["mean"],
     "time": lambda point, metric: group(point, metric["of"])["elapsed_ns"],
     "share": lambda point, metric: each(point, metric["of"]) / each(point, metric["over"]),
-    "part": lambda point, metric: group(point, metric["of"])["interval"]["requests"] / point["total"]["interval_requests"],
+    "part": lambda point, metric: group(point, metric["of"])["interval"]["requests"]
+    / point["total"]["interval_requests"],
     "longest": lambda point, metric: group(point, metric["of"])["latency_ns"]["max"],
     "rate": lambda point, metric: rate(point),
     "queued": lambda point, metric: point["pool"]["queued"] / point["total"]["requests"],
     "woken": lambda point, metric: point["pool"]["woken"] / point["total"]["requests"],
 }
 # What the others are of: a group, or two of them.
-GROUPS = {"burst": ("of",), "bursts": ("of",), "time": ("of",), "share": ("of", "over"), "part": ("of",), "longest": ("of",)}
+GROUPS = {
+    "burst": ("of",),
+    "bursts": ("of",),
+    "time": ("of",),
+    "share": ("of", "over"),
+    "part": ("of",),
+    "longest": ("of",),
+}
 
-WANTED: schema.Schema = {"type": ["number", "array", "string"], "items": {"type": "number"}, "minItems": 1, "minimum": 0, "pattern": "^base$",
-                         "description": "min and max are a number, a list of one for each point, or \"base\""}
+WANTED: schema.Schema = {
+    "type": ["number", "array", "string"],
+    "items": {"type": "number"},
+    "minItems": 1,
+    "minimum": 0,
+    "pattern": "^base$",
+    "description": 'min and max are a number, a list of one for each point, or "base"',
+}
 AT: schema.Schema = {"type": "object", "minProperties": 1, "additionalProperties": sweep.VALUE}
-METRIC = schema.table({"what": {"enum": list(NUMBERS)}}, of=schema.STRING, over=schema.STRING, title=schema.STRING, floor=AT,
-                      base={"type": "boolean"}, skip=AT, min=WANTED, max=WANTED, panel=schema.STRING)
+METRIC = schema.table(
+    {"what": {"enum": list(NUMBERS)}},
+    of=schema.STRING,
+    over=schema.STRING,
+    title=schema.STRING,
+    floor=AT,
+    base={"type": "boolean"},
+    skip=AT,
+    min=WANTED,
+    max=WANTED,
+    panel=schema.STRING,
+)
 LIST: schema.Schema = {"type": "array", "minItems": 1, "items": schema.STRING}
 SCENARIO = schema.table({"name": sweep.PLAIN, "title": schema.STRING, "groups": LIST,
                          "metrics": {"type": "array", "minItems": 1, "items": METRIC}}, sweep=sweep.SWEEP)
 LOAD = schema.table({"version": {"enum": list(nfsload.VERSIONS)}}, groups=LIST)
 REQUIRED = {"server": server.SERVER, "files": server.FILES, "load": LOAD}
 OPTIONAL = {
-    "repeats": {"const": 1, "description": "repeats: two runs of a load give the same figures: 1"},
+    "repeats": {"const": 1, "description": "it is 1: two runs of a load give the same figures"},
     "sweep": sweep.SWEEP,
     "scenarios": {"type": "array", "minItems": 1, "items": SCENARIO},
-    "tables": {"type": "object", "minProperties": 1, "additionalProperties": {**schema.mapping(schema.STRING), "minProperties": 1}},
-    "headline": schema.table({"of": schema.STRING, "title": schema.STRING, "across": schema.STRING, "up": schema.STRING, "caption": schema.STRING}),
+    "tables": {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {**schema.mapping(schema.STRING), "minProperties": 1},
+    },
+    "headline": schema.table(
+        {
+            "of": schema.STRING,
+            "title": schema.STRING,
+            "across": schema.STRING,
+            "up": schema.STRING,
+            "caption": schema.STRING,
+        }
+    ),
 }
 
 
@@ -75,20 +111,33 @@ def check(experiment: Experiment) -> None:
 def check_headline(experiment: Experiment, parsed: list[list[nfsload.Group]]) -> None:
     """It is of one sweep, on base and patched, and at the sweep's first value nobody else is there."""
     where, of = f"{experiment.where}: headline", experiment.data["headline"]["of"]
-    if "scenarios" in experiment.data or len(experiment.data.get("sweep", {})) != 1 or not {"base", "patched"} <= experiment.kernels.keys():
+    if (
+        "scenarios" in experiment.data
+        or len(experiment.data.get("sweep", {})) != 1
+        or not {"base", "patched"} <= experiment.kernels.keys()
+    ):
         raise Fail(f"{where}: it goes with a sweep of one name, and is of the kernels base and patched")
     for groups in parsed:
         if not any(group.name == of and group.burst for group in groups):
             raise Fail(f"{where}: of: there is no group {of} with burst= at every point")
     if len(parsed[0]) != 1:
-        raise Fail(f"{where}: the sweep's first value is to leave {of} alone, and leaves {', '.join(group.name for group in parsed[0])}")
+        raise Fail(
+            f"{where}: the sweep's first value is to leave {of} alone, and leaves "
+            f"{', '.join(group.name for group in parsed[0])}"
+        )
 
 
 def check_scenarios(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
     if "sweep" in data or "tables" not in data:
-        raise Fail(f"{where}: " + ("each of [[scenarios]] has a sweep of its own: remove [sweep]" if "sweep" in data else
-                                   "[[scenarios]] need [tables]: in each, the heading of a column and the kernel it shows"))
+        raise Fail(
+            f"{where}: "
+            + (
+                "each of [[scenarios]] has a sweep of its own: remove [sweep]"
+                if "sweep" in data
+                else "[[scenarios]] need [tables]: in each, the heading of a column and the kernel it shows"
+            )
+        )
     names = [one["name"] for one in data["scenarios"]]
     for name in names:
         if names.count(name) > 1:
@@ -96,8 +145,11 @@ def check_scenarios(experiment: Experiment) -> None:
     for table, columns in data["tables"].items():
         for heading, kernel in columns.items():
             if kernel not in experiment.kernels:
-                raise Fail(f"{where}: tables.{table}.{heading}: there is no kernel {kernel}{schema.meant(kernel, experiment.kernels)}; "
-                           f"there are: {', '.join(experiment.kernels)}")
+                raise Fail(
+                    f"{where}: tables.{table}.{heading}: there is no kernel "
+                    f"{kernel}{schema.meant(kernel, experiment.kernels)}; "
+                    f"there are: {', '.join(experiment.kernels)}"
+                )
     for one in data["scenarios"]:
         titles = [one["title"], *(metric["title"] for metric in one["metrics"] if "title" in metric)]
         sweep.check(one.get("sweep", {}), one["groups"], titles, f"{where}: scenario {one['name']}")
@@ -107,7 +159,7 @@ def check_scenarios(experiment: Experiment) -> None:
 
 
 def check_metric(experiment: Experiment, scenario: dict[str, Any], metric: Metric) -> None:
-    """Fail unless what it refers to is there: groups, floor, skip, as many limits as lines, a kernel to compare with."""
+    """Fail unless what it refers to is there: groups, floor, skip, a limit for each line, a kernel to compare with."""
     where = f"{experiment.where}: scenario {scenario['name']}: metric {metric['what']}"
     needs = GROUPS.get(metric["what"], ())
     for key in ("of", "over"):
@@ -117,7 +169,10 @@ def check_metric(experiment: Experiment, scenario: dict[str, Any], metric: Metri
         for point in where_shown(scenario, metric, points(experiment)):
             have = {group.name: group for group in accepted(experiment, point)}
             if metric[key] not in have:
-                raise Fail(f"{where}: {key}: there is no group {metric[key]} at {sweep.label(point)}; there are: {', '.join(have)}")
+                raise Fail(
+                    f"{where}: {key}: there is no group {metric[key]} at {sweep.label(point)}; there are: "
+                    f"{', '.join(have)}"
+                )
             if metric["what"] in ("burst", "bursts") and not have[metric[key]].burst:
                 raise Fail(f"{where}: {key}: the group {metric[key]} has no burst=")
     own = scenario.get("sweep", {})
@@ -128,7 +183,10 @@ def check_metric(experiment: Experiment, scenario: dict[str, Any], metric: Metri
         raise Fail(f"{where}: skip or floor leaves no point to show")
     for key in ("min", "max"):
         if isinstance(metric.get(key), list) and len(metric[key]) != len(shown):
-            raise Fail(f"{where}: {key} has {len(metric[key])} numbers for {len(shown)} points ({', '.join(map(sweep.label, shown))})")
+            raise Fail(
+                f"{where}: {key} has {len(metric[key])} numbers for {len(shown)} points "
+                f"({', '.join(map(sweep.label, shown))})"
+            )
     if "base" in (metric.get("min"), metric.get("max")) or metric.get("base"):
         if "base" not in experiment.kernels:
             raise Fail(f"{where}: compares with the kernel base, which is none of the experiment's")
@@ -145,16 +203,25 @@ def check_place(experiment: Experiment, where: str, wanted: Point, own: dict[str
                        f"there are: {', '.join(scenarios)}"))
         values = scenarios[wanted["scenario"]].get("sweep", {})
         if missing := values.keys() - wanted.keys():
-            raise Fail(f"{where}: says nothing of {', '.join(sorted(missing))}, so it is no one point of {wanted['scenario']}")
+            raise Fail(
+                f"{where}: says nothing of {', '.join(sorted(missing))}, so it is no one point of {wanted['scenario']}"
+            )
     for name, value in wanted.items():
         if name != "scenario" and value not in values.get(name, ()):
-            raise Fail(f"{where}: {name} = {value} is no point of the sweep ({', '.join(map(str, values.get(name, ()))) or f'there is no {name}'})")
+            raise Fail(
+                f"{where}: {name} = {value} is no point of the sweep "
+                f"({', '.join(map(str, values.get(name, ()))) or f'there is no {name}'})"
+            )
 
 
 def points(experiment: Experiment) -> list[Point]:
     data = experiment.data
     if "scenarios" in data:
-        return [{"scenario": one["name"], **point} for one in data["scenarios"] for point in sweep.combinations(one.get("sweep", {}))]
+        return [
+            {"scenario": one["name"], **point}
+            for one in data["scenarios"]
+            for point in sweep.combinations(one.get("sweep", {}))
+        ]
     return sweep.combinations(data.get("sweep", {}))
 
 
@@ -180,7 +247,9 @@ def script(experiment: Experiment, selftests: str) -> str:
     lines = ["#!/bin/bash", *server.made(experiment, selftests), *server.started(experiment)]
     for point in points(experiment):
         where = f"/results/{sweep.label(point)}"
-        lines += counting(experiment, point, where) if "scenarios" in experiment.data else [call(experiment, point, where)]
+        lines += (
+            counting(experiment, point, where) if "scenarios" in experiment.data else [call(experiment, point, where)]
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -215,10 +284,13 @@ def replies(where: pathlib.Path, point: Point) -> Point:
 
 
 def pool(text: str) -> dict[str, int]:
-    """What the server's pools counted between two copies of pool_stats: records received, transports queued, threads woken."""
+    """What the server's pools counted between two copies of pool_stats: records, transports queued, threads woken."""
     counts = [[int(number) for number in line.split()[1:4]] for line in text.splitlines() if not line.startswith("#")]
     before, after = counts[:len(counts) // 2], counts[len(counts) // 2:]
-    return {name: sum(line[i] for line in after) - sum(line[i] for line in before) for i, name in enumerate(("received", "queued", "woken"))}
+    return {
+        name: sum(line[i] for line in after) - sum(line[i] for line in before)
+        for i, name in enumerate(("received", "queued", "woken"))
+    }
 
 
 # The figures.
@@ -247,24 +319,46 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
     if "scenarios" in experiment.data:
         return scenario_tables(experiment, result)
     found = [headline(experiment, result)] if "headline" in experiment.data else []
-    members = {kernel: [[spread_of(one) for one in point["groups"]] for point in points] for kernel, points in result.items()}
-    return [*found, Table(*spreads(list(experiment.data.get("sweep", {})), result, members), caption="ms" if found else "")]
+    members = {
+        kernel: [[spread_of(one) for one in point["groups"]] for point in points] for kernel, points in result.items()
+    }
+    return [
+        *found,
+        Table(*spreads(list(experiment.data.get("sweep", {})), result, members), caption="ms" if found else ""),
+    ]
 
 
 def spread_of(one: dict[str, Any]) -> dict[str, Any]:
     """A group's name, the spread that matters (of bursts, else of requests) in ns, and a count."""
-    return {"name": one["name"], "spread": one.get("burst_ns") or one["latency_ns"], "count": one["interval"]["requests"]}
+    return {
+        "name": one["name"],
+        "spread": one.get("burst_ns") or one["latency_ns"],
+        "count": one["interval"]["requests"],
+    }
 
 
-def spreads(names: list[str], result: Result, members: dict[str, list[list[dict[str, Any]]]]) -> tuple[list[str], list[list[Any]]]:
+def spreads(
+    names: list[str], result: Result, members: dict[str, list[list[dict[str, Any]]]]
+) -> tuple[list[str], list[list[Any]]]:
     """The head and rows of a table: percentiles in ms and counts of each member of each point, kernel beside kernel."""
     kernels = list(result)
-    head = [*names, "group", *(f"{p} {kernel}" for p in ("p50", "p99") for kernel in kernels), *(f"done, {kernel}" for kernel in kernels)]
+    head = [
+        *names,
+        "group",
+        *(f"{p} {kernel}" for p in ("p50", "p99") for kernel in kernels),
+        *(f"done, {kernel}" for kernel in kernels),
+    ]
     rows = []
     for index, point in enumerate(result[kernels[0]]):
         for ones in zip(*(members[kernel][index] for kernel in kernels)):
-            rows.append([*(point[name] for name in names), ones[0]["name"], *(ms(one["spread"][p]) for p in ("p50", "p99") for one in ones),
-                         *(one["count"] for one in ones)])
+            rows.append(
+                [
+                    *(point[name] for name in names),
+                    ones[0]["name"],
+                    *(ms(one["spread"][p]) for p in ("p50", "p99") for one in ones),
+                    *(one["count"] for one in ones),
+                ]
+            )
     return head, rows
 
 
@@ -272,17 +366,37 @@ def headline(experiment: Experiment, result: Result) -> Table:
     """A burst's median time by the sweep's value, base beside patched."""
     about = experiment.data["headline"]
     name, = experiment.data["sweep"]
-    time = {kernel: [group(point, about["of"])["burst_ns"]["p50"] for point in result[kernel]] for kernel in ("base", "patched")}
-    rows = [[base[name], ms(one), ms(other), f"{one / time['base'][0]:.1f}x", f"{other / time['patched'][0]:.1f}x", rate(base), rate(patched)]
-            for base, patched, one, other in zip(result["base"], result["patched"], time["base"], time["patched"])]
-    return Table([name, "base, ms", "patched, ms", "base / alone", "patched / alone", "base, ops/s", "patched, ops/s"], rows, about["caption"])
+    time = {
+        kernel: [group(point, about["of"])["burst_ns"]["p50"] for point in result[kernel]]
+        for kernel in ("base", "patched")
+    }
+    rows = [
+        [
+            base[name],
+            ms(one),
+            ms(other),
+            f"{one / time['base'][0]:.1f}x",
+            f"{other / time['patched'][0]:.1f}x",
+            rate(base),
+            rate(patched),
+        ]
+        for base, patched, one, other in zip(result["base"], result["patched"], time["base"], time["patched"])
+    ]
+    return Table(
+        [name, "base, ms", "patched, ms", "base / alone", "patched / alone", "base, ops/s", "patched, ops/s"],
+        rows,
+        about["caption"],
+    )
 
 
 def picture(experiment: Experiment, result: Result) -> Curves | Panels | None:
     if "headline" in experiment.data:
         about = experiment.data["headline"]
         name, = experiment.data["sweep"]
-        times = {kernel: [group(point, about["of"])["burst_ns"]["p50"] / 1e6 for point in points] for kernel, points in result.items()}
+        times = {
+            kernel: [group(point, about["of"])["burst_ns"]["p50"] / 1e6 for point in points]
+            for kernel, points in result.items()
+        }
         return Curves(about["title"], about["across"], about["up"], [point[name] for point in result["base"][1:]],
                       {kernel: values[1:] for kernel, values in times.items()}, times["base"][0], "alone on the server")
     if "scenarios" in experiment.data:
@@ -345,8 +459,16 @@ def scenario_tables(experiment: Experiment, result: Result) -> list[Table]:
     for name, columns in experiment.data["tables"].items():
         rows = []
         for line in found:
-            wanted = " ".join(f"{sign} {bound:g}" for bound, sign in ((line.min, "≥"), (line.max, "≤")) if bound is not None)
+            wanted = " ".join(
+                f"{sign} {bound:g}" for bound, sign in ((line.min, "≥"), (line.max, "≤")) if bound is not None
+            )
             cells = [f"{line.values[kernel]:.3g}" + ("" if line.met(kernel) else " !") for kernel in columns.values()]
             rows.append([line.title, wanted, *cells])
-        tables.append(Table(["", "wanted", *columns], rows, f"{name} (times as multiples of the same client's alone; ! marks what is not as wanted)"))
+        tables.append(
+            Table(
+                ["", "wanted", *columns],
+                rows,
+                f"{name} (times as multiples of the same client's alone; ! marks what is not as wanted)",
+            )
+        )
     return tables

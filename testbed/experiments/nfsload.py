@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The command line of nfsload, the load generator of the selftests: what it would refuse is refused before a guest is booted.
+"""The command line of nfsload, the selftests' load generator: what it would refuse is refused before a guest is booted.
 
 This mirrors parse_group() of nfsload.c, its limits included, and what share_file() needs of a file.
 """
@@ -157,10 +157,15 @@ def command(texts: Iterable[str], vers: str, files: dict[str, int]) -> list[Grou
         groups.append(group)
     for group in groups:
         if group.has_data and group.file not in files:
-            raise Refused(f"group '{group.name}': there is no file '{group.file}' on the export; there are: {', '.join(files)}")
+            raise Refused(
+                f"group '{group.name}': there is no file '{group.file}' on the export; there are: {', '.join(files)}"
+            )
         if group.has_data and files[group.file] // group.size // group.conns < group.depth:
-            raise Refused(f"group '{group.name}': file '{group.file}' has {files[group.file]} bytes, but {group.conns} connections "
-                          f"with {group.depth} requests of {group.size} bytes need {group.conns * group.depth * group.size}")
+            raise Refused(
+                f"group '{group.name}': file '{group.file}' has {files[group.file]} bytes, but {group.conns} "
+                f"connections "
+                f"with {group.depth} requests of {group.size} bytes need {group.conns * group.depth * group.size}"
+            )
     if not any(group.count for group in groups):
         raise Refused("one group at least needs a count=, or there is no end")
     return groups

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Where a recorded result came from: NAME.origin.json beside NAME.json, and whether today's series would be measured the same way."""
+"""Where a recorded result came from (NAME.origin.json beside NAME.json), and whether that is as it is today."""
 
 import dataclasses
 import json
@@ -14,9 +14,8 @@ from ..series import topics as store
 from ..series.base import Base
 from ..util import Fail, cache, digest, run, whole
 from .experiment import Experiment
+from .run import simulated
 
-# Where two runs give the same figures whatever compiled the kernel: the CPU costs nothing there.
-SIMULATED = ("sim",)
 Origin = dict[str, Any]
 
 
@@ -100,7 +99,7 @@ def read(experiment: Experiment) -> Origin | None:
 
 
 def keep(experiment: Experiment, result: pathlib.Path, origin: Origin) -> None:
-    """Put a result and its origin in the place of the recorded ones; interrupted, it leaves the old result or one of no origin."""
+    """Put a result and its origin in the place of the recorded ones; interrupted, it leaves the old, or no origin."""
     text = result.read_text()
     with whole(experiment.recorded) as part:
         part.write_text(text)
@@ -113,8 +112,11 @@ def header(experiment: Experiment) -> str:
     origin = read(experiment)
     if not origin:
         return ""
-    return (f"Recorded on {origin['base']['name']}" + ("" if origin["base"]["packaged"] else ", which is not the packaged base")
-            + f"; {path(experiment).name} says of what else.")
+    return (
+        f"Recorded on {origin['base']['name']}"
+        + ("" if origin["base"]["packaged"] else ", which is not the packaged base")
+        + f"; {path(experiment).name} says of what else."
+    )
 
 
 def present() -> Base | None:
@@ -153,13 +155,18 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
     if boots(experiment) and has_guest():
         found += differ("guest's packages", origin["guest"], packages(guest.root()))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
-    if experiment.machine not in SIMULATED and origin["compiler"] != kernel.compiler():
+    # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.
+    if not simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
         found.append(f"other compiler: recorded with {origin['compiler']}, this is {kernel.compiler()}")
     return found
 
 
 def differ(what: str, had: dict[str, str], have: dict[str, str]) -> list[str]:
-    """A line for packages of a record that are of another version now, or gone; one that has come since changes no figure."""
-    others = [f"{name} {version} (now {have.get(name) or 'none'})" for name, version in had.items() if have.get(name) != version]
+    """A line for packages of a record that are of another version now, or gone; one more changes no figure."""
+    others = [
+        f"{name} {version} (now {have.get(name) or 'none'})"
+        for name, version in had.items()
+        if have.get(name) != version
+    ]
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
     return [f"other {what}: recorded with {', '.join(others[:3])}{more}"] if others else []

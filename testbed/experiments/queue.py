@@ -79,7 +79,10 @@ def waiting(stem: pathlib.Path, counts: dict[str, int]) -> dict[str, Any]:
     with open(stem.with_name(stem.name + ".queue")) as lines:
         found = trace.waiting(lines)
     if (found["queued"], found["left"]) != (counts["queued"], 0):
-        raise Fail(f"{stem}: the trace has {found['queued']} transports queued and {found['left']} left; the server counted {counts['queued']}")
+        raise Fail(
+            f"{stem}: the trace has {found['queued']} transports queued and {found['left']} left; the server "
+            f"counted {counts['queued']}"
+        )
     del found["left"]
     return found
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Two kernels on real time with two CPUs, booted in turns, so that what else the machine does falls on both.
 
-Of each kernel there are two: one that runs a KUnit benchmark at boot, and one that is a server; a test-only patch makes each of them say
-what it measures. A time is in cycles of the TSC and is the median over the repeats; a ratio is the median of the ratios of the repeats.
+Of each kernel there are two: one that runs a KUnit benchmark at boot, and one that is a server; a test-only patch
+makes each of them say what it measures. A time is in cycles of the TSC and is the median over the repeats; a ratio is
+the median of the repeats' ratios.
 """
 
 import json
@@ -24,12 +25,23 @@ from .table import Point, Result, Table
 
 MACHINES = ("smp",)
 CPUS = 2
-BENCHMARK = schema.table({"patch": schema.STRING, "suite": sweep.PLAIN,
-                          "options": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^CONFIG_[A-Z0-9_]+=y$"}}})
+BENCHMARK = schema.table(
+    {
+        "patch": schema.STRING,
+        "suite": sweep.PLAIN,
+        "options": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^CONFIG_[A-Z0-9_]+=y$"}},
+    }
+)
 LOAD = schema.table({"patch": schema.STRING, "measure": schema.STRING, "version": {"enum": list(nfsload.VERSIONS)},
                      "groups": {"type": "array", "minItems": 1, "items": schema.STRING},
                      "threads": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT}})
-REQUIRED = {"kernels": {**KERNELS, "type": "object"}, "benchmark": BENCHMARK, "server": server.SERVER, "files": server.FILES, "load": LOAD}
+REQUIRED = {
+    "kernels": {**KERNELS, "type": "object"},
+    "benchmark": BENCHMARK,
+    "server": server.SERVER,
+    "files": server.FILES,
+    "load": LOAD,
+}
 OPTIONAL: dict[str, schema.Schema] = {}
 
 
@@ -58,7 +70,9 @@ def benchmarks(base: Base, experiment: Experiment) -> dict[str, pathlib.Path]:
     with lock("source"):
         for name, commit in commits(base, experiment).items():
             patch = experiment.file(about["patch"]).read_text()
-            made[name] = benchmark_kernel(base, kernel.variant(base, commit, f"{about['patch']} on {name}", patch), about["options"])
+            made[name] = benchmark_kernel(
+                base, kernel.variant(base, commit, f"{about['patch']} on {name}", patch), about["options"]
+            )
     return made
 
 
@@ -79,13 +93,18 @@ def benchmark_kernel(base: Base, commit: str, options: list[str]) -> pathlib.Pat
 
 
 def script(experiment: Experiment, place: str) -> str:
-    """The guest's script: the load by so many threads, with every file in the page cache; the benchmark has run at boot."""
+    """The guest's script: the load for each number of threads, with every file in the page cache."""
     load, version = experiment.data["load"], experiment.data["load"]["version"]
     lines = ["#!/bin/bash", *server.made(experiment, place), *server.started(experiment), f"measure={load['measure']}",
              *(f"cat $EXPORT/{name} >/dev/null" for name in experiment.data["files"])]
     for threads in load["threads"]:
-        lines += [f"nfsd_threads {threads}", "sleep 1", "echo 0 >$measure",
-                  f"nfsload -v {version} -o /results/{threads}.json {' '.join(load['groups'])} || exit 1", f"cat $measure >/results/{threads}.svc"]
+        lines += [
+            f"nfsd_threads {threads}",
+            "sleep 1",
+            "echo 0 >$measure",
+            f"nfsload -v {version} -o /results/{threads}.json {' '.join(load['groups'])} || exit 1",
+            f"cat $measure >/results/{threads}.svc",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -104,9 +123,20 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
             for name in list(found) if turn % 2 else list(found)[::-1]:
                 log, where = out / f"{experiment.name}-benchmark-{name}.log", out / f"{experiment.name}-{name}"
                 say(f"repeat {turn + 1} of {experiment.repeats}: {name}; its consoles go to {log} and {where}/console")
-                said = run("timeout", "--kill-after=10", str(experiment.limit), timed[name], "mem=1G", "console=tty", *kunit.kunit_boot(CPUS),
-                           "kunit.enable=1", "kunit_shutdown=halt", f"kunit.filter_glob={experiment.data['benchmark']['suite']}",
-                           check=False, log=log).stdout
+                said = run(
+                    "timeout",
+                    "--kill-after=10",
+                    str(experiment.limit),
+                    timed[name],
+                    "mem=1G",
+                    "console=tty",
+                    *kunit.kunit_boot(CPUS),
+                    "kunit.enable=1",
+                    "kunit_shutdown=halt",
+                    f"kunit.filter_glob={experiment.data['benchmark']['suite']}",
+                    check=False,
+                    log=log,
+                ).stdout
                 booted[0] += 1
                 boot(experiment, experiment.machine, servers[name], text, where)
                 booted[0] += 1
@@ -123,7 +153,9 @@ def benchmark(console: str) -> dict[str, float]:
     """{figure: value} of what the benchmark said, in cycles: medians and least of the rounds of a boot."""
     found: dict[str, float] = {}
     passes = console.split("lock held", 1)[0]
-    for depth, state, least, first in re.findall(r"depth +(\d+) (cold|warm): first dequeue min (\d+) median (\d+) ns", passes):
+    for depth, state, least, first in re.findall(
+        r"depth +(\d+) (cold|warm): first dequeue min (\d+) median (\d+) ns", passes
+    ):
         found |= {f"first {state} {depth}": int(first), f"least first {state} {depth}": int(least)}
     for depth, state, mean in re.findall(r"depth +(\d+) (cold|warm): least mean of all (\d+) cycles", console):
         found[f"least mean {state} {depth}"] = int(mean)
@@ -141,13 +173,19 @@ def enqueue(where: pathlib.Path, counts: list[int]) -> dict[str, float]:
     """{figure: value} of svc_xprt_enqueue(), from the buckets of each CPU."""
     found: dict[str, float] = {}
     for threads in counts:
-        cpus = [[int(number) for number in line.split()] for line in (where / f"{threads}.svc").read_text().splitlines()]
+        cpus = [
+            [int(number) for number in line.split()] for line in (where / f"{threads}.svc").read_text().splitlines()
+        ]
         calls, cycles = sum(cpu[0] for cpu in cpus), sum(cpu[1] for cpu in cpus)
         if not calls:
             raise Fail(f"{where}/{threads}.svc: no call was timed")
         buckets = [sum(column) for column in zip(*(cpu[4:] for cpu in cpus))]
-        found |= {f"enqueue min {threads}": min(cpu[2] for cpu in cpus if cpu[0]), f"enqueue mean {threads}": cycles // calls,
-                  f"enqueue max {threads}": max(cpu[3] for cpu in cpus), f"enqueue calls {threads}": calls}
+        found |= {
+            f"enqueue min {threads}": min(cpu[2] for cpu in cpus if cpu[0]),
+            f"enqueue mean {threads}": cycles // calls,
+            f"enqueue max {threads}": max(cpu[3] for cpu in cpus),
+            f"enqueue calls {threads}": calls,
+        }
         found |= {f"enqueue p{percent} {threads}": edge(buckets, calls * percent / 100) for percent in (50, 90, 99)}
     return found
 
@@ -171,8 +209,20 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
         for depth, figure in figures.items():
             if figure in before:
                 ratios = sorted(b / a for a, b in zip(before[figure], after[figure]))
-                rows.append([depth, middle(before[figure]), middle(after[figure]), f"{statistics.median(ratios):.2f}x", f"{ratios[0]:.2f}-{ratios[-1]:.2f}"])
-        caption = "TSC cycles, medians over the repeats; after/before is the median of the repeats' ratios" if not tables else ""
+                rows.append(
+                    [
+                        depth,
+                        middle(before[figure]),
+                        middle(after[figure]),
+                        f"{statistics.median(ratios):.2f}x",
+                        f"{ratios[0]:.2f}-{ratios[-1]:.2f}",
+                    ]
+                )
+        caption = (
+            "TSC cycles, medians over the repeats; after/before is the median of the repeats' ratios"
+            if not tables
+            else ""
+        )
         tables.append(Table([title, "before", "after", "after/before", "min and max"], rows, caption, left=(0,)))
 
     for state in ("cold", "warm"):
@@ -181,9 +231,15 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
                            ("least mean", "mean of all dequeues, least of 25")):
             one(f"{name}, {state}, entries waiting", {depth: f"{what} {state} {depth}" for depth in depths})
     for what, name in (("least pass", "least"), ("pass", "median")):
-        one(f"2 producers, 2 consumers: cycles an entry, {name} of 25, entries waiting", {depth: f"{what} {depth}" for depth in depths})
+        one(
+            f"2 producers, 2 consumers: cycles an entry, {name} of 25, entries waiting",
+            {depth: f"{what} {depth}" for depth in depths},
+        )
     for what in ("min", "p50", "p90", "p99", "mean", "max"):
-        one(f"svc_xprt_enqueue(), {what}, nfsd threads", {threads: f"enqueue {what} {threads}" for threads in experiment.data["load"]["threads"]})
+        one(
+            f"svc_xprt_enqueue(), {what}, nfsd threads",
+            {threads: f"enqueue {what} {threads}" for threads in experiment.data["load"]["threads"]},
+        )
     return tables
 
 

@@ -18,8 +18,11 @@ from .experiment import Experiment
 from .table import Result
 
 RESULTS = BUILD / "results"
-# Machines on simulated time; the others keep every CPU they have busy, and are booted one after the other.
-REAL_TIME = ("smp", "x86")
+
+
+def simulated(machine: str) -> bool:
+    """Whether a machine's time is simulated; the others keep every CPU they have busy, and are booted one by one."""
+    return machine in kernel.KINDS and not kernel.for_qemu(machine) and "smp" not in kernel.KINDS[machine]
 
 
 def commits(base: Base, experiment: Experiment) -> dict[str, str]:
@@ -40,7 +43,9 @@ def commits(base: Base, experiment: Experiment) -> dict[str, str]:
 
 def mark(base: Base, topic: str, patched: str) -> str:
     """The commit of the series that a topic begins with, and which changes nothing."""
-    found = git(base.repo, "log", "--format=%H", f"--grep=^{tree.MARK}{topic}$", f"{base.commit}..{patched}").stdout.split()
+    found = git(
+        base.repo, "log", "--format=%H", f"--grep=^{tree.MARK}{topic}$", f"{base.commit}..{patched}"
+    ).stdout.split()
     if len(found) != 1:
         raise Fail(f'the series has {len(found)} commits "{tree.MARK}{topic}"')
     return found[0]
@@ -77,12 +82,14 @@ def selftests(base: Base, experiment: Experiment) -> str:
     return str(kernel.selftests(base)) if any(topic.selftests for topic in experiment.topics) else ""
 
 
-def boot(experiment: Experiment, machine: str, executable: pathlib.Path, script: pathlib.Path, where: pathlib.Path) -> pathlib.Path:
+def boot(
+    experiment: Experiment, machine: str, executable: pathlib.Path, script: pathlib.Path, where: pathlib.Path
+) -> pathlib.Path:
     """Boot one guest and return its results directory."""
     words = tuple(experiment.data.get("boot", ()))
     if kernel.for_qemu(machine):
         return qemu.boot(executable, script, where, experiment.limit, words)
-    return uml.boot(executable, script, where, experiment.limit, machine not in REAL_TIME, words)
+    return uml.boot(executable, script, where, experiment.limit, simulated(machine), words)
 
 
 @contextlib.contextmanager
@@ -118,20 +125,32 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
         say(f"booting {name}; its console goes to {where}/console")
 
     def done() -> int:
-        return sum(all((where / file).is_file() for file in kind.leaves(experiment, point)) for where in wheres.values() for point in points)
+        return sum(
+            all((where / file).is_file() for file in kind.leaves(experiment, point))
+            for where in wheres.values()
+            for point in points
+        )
 
-    at_once = 1 if experiment.machine in REAL_TIME else len(os.sched_getaffinity(0))
-    with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        running = {name: pool.submit(boot, experiment, experiment.machine, path, text, wheres[name]) for name, path in made.items()}
+    at_once = len(os.sched_getaffinity(0)) if simulated(experiment.machine) else 1
+    with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(
+        at_once
+    ) as pool:
+        running = {
+            name: pool.submit(boot, experiment, experiment.machine, path, text, wheres[name])
+            for name, path in made.items()
+        }
         for one in running.values():
             one.result()
-    return {name: [{**point, **kind.read(experiment, where, point)} for point in points] for name, where in wheres.items()}
+    return {
+        name: [{**point, **kind.read(experiment, where, point)} for point in points] for name, where in wheres.items()
+    }
 
 
 def run(experiment: Experiment, base: Base, out: pathlib.Path | None = None) -> pathlib.Path:
-    """Run an experiment; returns the path of out/NAME.json (in build/results), which holds figures only: nothing of this machine or of when.
+    """Run an experiment; returns the path of out/NAME.json, which holds figures only, and nothing of when and where.
 
-    Two runs of the same kernels give the same bytes, if the experiment is exact. Until a run is over, the file of the one before stays.
+    Two runs of the same kernels give the same bytes, if the experiment is exact. Until a run is over, the last one's
+    file stays.
     """
     out = out or RESULTS
     out.mkdir(parents=True, exist_ok=True)

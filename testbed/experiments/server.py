@@ -10,13 +10,23 @@ from .sweep import PLAIN
 
 SHIFTS = {"": 0, "k": 10, "M": 20, "G": 30}
 SERVER = schema.table(
-    {"library": {"type": "string", "pattern": r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)+$"}, "threads": schema.COUNT, "disk_mb": schema.COUNT},
+    {
+        "library": {"type": "string", "pattern": r"^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)+$"},
+        "threads": schema.COUNT,
+        "disk_mb": schema.COUNT,
+    },
     service_ns={"type": "integer", "minimum": 0},
     knobs={"type": "object", "propertyNames": PLAIN, "additionalProperties": {"type": "integer", "minimum": 0}},
 )
 FILES: schema.Schema = {
-    "type": "object", "propertyNames": PLAIN, "minProperties": 1,
-    "additionalProperties": {"type": "string", "pattern": "^[1-9][0-9]*[kMG]?$", "description": "a file's size is a number of bytes, or of k, M or G"},
+    "type": "object",
+    "propertyNames": PLAIN,
+    "minProperties": 1,
+    "additionalProperties": {
+        "type": "string",
+        "pattern": "^[1-9][0-9]*[kMG]?$",
+        "description": "a file's size is a number of bytes, or of k, M or G",
+    },
 }
 
 
@@ -34,21 +44,34 @@ def check(experiment: Experiment) -> None:
     server, where = experiment.data["server"], experiment.where
     have = [target for topic in experiment.topics for target in topic.selftests]
     if server["library"].partition("/")[0] not in have:
-        raise Fail(f"{where}: server.library: {server['library']} is of no selftests of {experiment.topic.name} and what it depends on; "
-                   f"there are: {', '.join(have) or 'none'}")
+        raise Fail(
+            f"{where}: server.library: {server['library']} is of no selftests of {experiment.topic.name} and what "
+            f"it depends on; "
+            f"there are: {', '.join(have) or 'none'}"
+        )
     need = sum(sizes(experiment).values())
     if need >= server["disk_mb"] << 20:
-        raise Fail(f"{where}: files of {need >> 20} MiB do not fit on a disk of {server['disk_mb']} MiB: make server.disk_mb larger")
+        raise Fail(
+            f"{where}: files of {need >> 20} MiB do not fit on a disk of {server['disk_mb']} MiB: make "
+            f"server.disk_mb larger"
+        )
 
 
 def made(experiment: Experiment, selftests: str) -> list[str]:
     """The script's lines up to the export with its files."""
     server = experiment.data["server"]
     disk = f"nfsd_disk {server['disk_mb']}" + (f" {server['service_ns']}" if "service_ns" in server else "")
-    return [f". /host{selftests}/{server['library']}", disk, *(f"nfsd_file {name} {size}" for name, size in experiment.data["files"].items())]
+    return [
+        f". /host{selftests}/{server['library']}",
+        disk,
+        *(f"nfsd_file {name} {size}" for name, size in experiment.data["files"].items()),
+    ]
 
 
 def started(experiment: Experiment) -> list[str]:
     """The lines that start it."""
     server = experiment.data["server"]
-    return [f"nfsd_start {server['threads']}", *(f"nfsd_knob {name} {value}" for name, value in server.get("knobs", {}).items())]
+    return [
+        f"nfsd_start {server['threads']}",
+        *(f"nfsd_knob {name} {value}" for name, value in server.get("knobs", {}).items()),
+    ]

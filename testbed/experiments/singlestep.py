@@ -24,7 +24,7 @@ def symbols(kernel):
 
 
 def count(argv, begin, end, stdout, times=1):
-    """Run the kernel, and return a Counter of instructions by function for each of `times` passes from `begin` to `end`."""
+    """Run the kernel; returns a Counter of instructions by function for each of the passes from `begin` to `end`."""
     addresses, names = symbols(argv[0])
     where = {name: address for address, name in zip(addresses, names)}
     child = os.fork()

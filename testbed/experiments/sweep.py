@@ -14,8 +14,12 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 PLAIN: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
                  "description": "a name is made of letters, digits, '.', '_' and '-'"}
 VALUE: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}
-SWEEP: Schema = {"type": "object", "minProperties": 1, "propertyNames": {"pattern": f"^{NAME}$", "not": {"const": "scenario"}},
-                 "additionalProperties": {"type": "array", "minItems": 1, "uniqueItems": True, "items": VALUE}}
+SWEEP: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": {"pattern": f"^{NAME}$", "not": {"const": "scenario"}},
+    "additionalProperties": {"type": "array", "minItems": 1, "uniqueItems": True, "items": VALUE},
+}
 
 
 def combinations(sweep: dict[str, list[Any]]) -> list[Point]:
@@ -31,7 +35,9 @@ def label(point: Point) -> str:
 def names(text: str, where: str) -> set[str]:
     """The names that stand in braces in a text."""
     try:
-        found = [(name, spec, conversion) for _, name, spec, conversion in string.Formatter().parse(text) if name is not None]
+        found = [
+            (name, spec, conversion) for _, name, spec, conversion in string.Formatter().parse(text) if name is not None
+        ]
     except ValueError as error:
         raise Fail(f"{where}: \"{text}\": {error}; a brace that is meant is written twice") from error
     for name, spec, conversion in found:
@@ -40,13 +46,19 @@ def names(text: str, where: str) -> set[str]:
     return {name for name, _, _ in found}
 
 
-def check(sweep: dict[str, list[Any]], texts: Iterable[str], titles: Iterable[str], where: str, used: Iterable[str] = ()) -> None:
-    """Fail unless the texts use every name of the sweep, but for those `used` otherwise, and they and the titles no other."""
+def check(
+    sweep: dict[str, list[Any]], texts: Iterable[str], titles: Iterable[str], where: str, used: Iterable[str] = ()
+) -> None:
+    """Fail unless the texts use each name of the sweep but those `used` otherwise, and they and the titles no other."""
     texts, titles = list(texts), list(titles)
     need = {name for text in texts for name in names(text, where)}
     for text in [*texts, *titles]:
         for name in sorted(names(text, where) - sweep.keys()):
-            raise Fail(f"{where}: \"{text}\": {{{name}}} is no name of the sweep's ({', '.join(sweep) or 'there is none'})")
+            raise Fail(
+                f"{where}: \"{text}\": {{{name}}} is no name of the sweep's ({', '.join(sweep) or 'there is none'})"
+            )
     for name in sweep:
         if name not in need and name not in used:
-            raise Fail(f"{where}: sweep.{name} is not used: no text has {{{name}}}, so all its points would be the same")
+            raise Fail(
+                f"{where}: sweep.{name} is not used: no text has {{{name}}}, so all its points would be the same"
+            )

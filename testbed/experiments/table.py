@@ -47,7 +47,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Panels:
-    """Small multiples: a row of panels for each of `rows` ({its name: {heading: kernel}}), a panel for each list of lines."""
+    """Small multiples: a row for each of `rows` ({name: {heading: kernel}}), in it a panel for each list of lines."""
     rows: dict[str, dict[str, str]]
     panels: dict[str, list[Line]]
 

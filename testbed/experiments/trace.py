@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The server's trace events, read as what a rule sees: how many requests of a transport are in flight when it is queued."""
+"""The server's trace events: how many requests of a transport are in flight when it is queued, how many wait."""
 
 import pathlib
 import re
@@ -13,10 +13,10 @@ ENDS = {"svc_send", "svc_drop", "svcsock_tcp_recv_eagain", "svcsock_tcp_recv_sho
 
 
 def depth(lines: Iterable[str]) -> dict[str, int]:
-    """{"requests", "queued", "idle"}: replies sent, how often a transport was queued, and how often with nothing of it in flight.
+    """{"requests", "queued", "idle"}: replies sent, transports queued, and how often with nothing of it in flight.
 
-    A dispatch takes a slot (xpt_nr_rqsts), which the end of the request gives back. The server traces every attempt to queue a
-    transport: one that is BUSY, or has nothing to read, is not queued.
+    A dispatch takes a slot (xpt_nr_rqsts), which the end of the request gives back. The server traces every attempt
+    to queue a transport: one that is BUSY, or has nothing to read, is not queued.
     """
     flight: dict[str, int] = {}
     found = {"requests": 0, "queued": 0, "idle": 0}
@@ -45,11 +45,11 @@ READY = {"CONN", "CLOSE", "HANDSHAKE", "DATA", "DEFERRED"}
 
 
 def waiting(lines: Iterable[str]) -> dict[str, Any]:
-    """How many transports wait in a pool's queue, of lines "EVENT FLAG|FLAG…" in order; one CPU, so nothing comes in between.
+    """How many transports wait in a pool's queue, of lines "EVENT FLAG|FLAG…" in order, of one CPU.
 
-    {"queued": transports queued, "longest", "median": how many waited when one was, that one included, "refills": dequeues that found
-    no entry in order and reversed all that had come since, as the base's queue does, "refill": the most that one of them reversed,
-    "left": how many were queued and not dequeued}
+    {"queued": transports queued, "longest", "median": how many waited when one was, that one included, "refills":
+    dequeues that found no entry in order and reversed all that had come since, as the base's queue does, "refill":
+    the most that one of them reversed, "left": how many were queued and not dequeued}
     """
     lengths: list[int] = []
     refills: list[int] = []
@@ -69,8 +69,14 @@ def waiting(lines: Iterable[str]) -> dict[str, Any]:
                 ordered = length
             ordered -= 1
             length -= 1
-    return {"queued": len(lengths), "longest": max(lengths, default=0), "median": sorted(lengths)[len(lengths) // 2] if lengths else 0,
-            "refills": len(refills), "refill": max(refills, default=0), "left": length}
+    return {
+        "queued": len(lengths),
+        "longest": max(lengths, default=0),
+        "median": sorted(lengths)[len(lengths) // 2] if lengths else 0,
+        "refills": len(refills),
+        "refill": max(refills, default=0),
+        "left": length,
+    }
 
 
 def complete(stem: pathlib.Path) -> None:

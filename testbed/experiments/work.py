@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Real work through real mounts, alone and with a load in the background: its time, and the server's view of its requests."""
+"""Real work through real mounts, alone and with a load in the background: its time, and the server's view of it."""
 
 import pathlib
 import shlex
@@ -14,22 +14,31 @@ from .table import Point, Result, Table
 # The trace is of one CPU, and time is simulated.
 MACHINES = ("sim",)
 MOUNT = {"name": sweep.PLAIN, "path": schema.STRING, "options": schema.STRING}
-WORK = schema.table({
-    "prepare": schema.STRING, "background": schema.STRING,
-    "mounts": {"type": "array", "minItems": 1, "items": schema.table(MOUNT)},
-    "tasks": {"type": "object", "minProperties": 1, "propertyNames": sweep.PLAIN, "additionalProperties": schema.STRING}})
+WORK = schema.table(
+    {
+        "prepare": schema.STRING,
+        "background": schema.STRING,
+        "mounts": {"type": "array", "minItems": 1, "items": schema.table(MOUNT)},
+        "tasks": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": sweep.PLAIN,
+            "additionalProperties": schema.STRING,
+        },
+    }
+)
 REQUIRED = {"server": server.SERVER, "files": server.FILES, "work": WORK}
 OPTIONAL: dict[str, schema.Schema] = {}
 ALONE, BACKGROUND = "nothing", "bulk"
 
-# One piece of work: a mount of its own and cold caches on both sides, the time it takes, and the server's view of its requests.
-# Everything is done before the clock is read, and what is traced is only what comes from the address of the mount.
+# One piece of work: a mount of its own and cold caches on both sides, the time it takes, and the server's view of its
+# requests. Everything is done before the clock is read, and what is traced is only what comes from the mount's address.
 PIECE = r"""
 tracing=/sys/kernel/tracing
 echo 65536 >$tracing/buffer_size_kb
 echo mono >$tracing/trace_clock
 echo 0 >$tracing/tracing_on
-for event in svc_xprt_enqueue svc_xprt_dequeue svc_send svc_drop svcsock_tcp_recv_eagain svcsock_tcp_recv_short svcsock_tcp_recv_err; do
+for event in svc_xprt_enqueue svc_xprt_dequeue svc_send svc_drop svcsock_tcp_recv_{eagain,short,err}; do
 	echo 1 >$tracing/events/sunrpc/$event/enable
 done
 ip addr add 10.0.0.1/32 dev lo
@@ -66,24 +75,43 @@ def check(experiment: Experiment) -> None:
 
 def points(experiment: Experiment) -> list[Point]:
     work = experiment.data["work"]
-    return sweep.combinations({"mount": [mount["name"] for mount in work["mounts"]], "background": [ALONE, BACKGROUND], "task": list(work["tasks"])})
+    return sweep.combinations(
+        {
+            "mount": [mount["name"] for mount in work["mounts"]],
+            "background": [ALONE, BACKGROUND],
+            "task": list(work["tasks"]),
+        }
+    )
 
 
 def script(experiment: Experiment, selftests: str) -> str:
     """Each task on each mount, first on an idle server, then with the background."""
     work = experiment.data["work"]
     mounts = {mount["name"]: mount for mount in work["mounts"]}
-    lines = ["#!/bin/bash", *server.made(experiment, selftests),
-             "(set -e", "cd $EXPORT", work["prepare"].rstrip(), ")", "[ $? -eq 0 ] || exit 1", "sync", *server.started(experiment),
-             "sleep 20  # an NFSv4 OPEN waits for the end of the grace period", PIECE.strip()]
+    lines = [
+        "#!/bin/bash",
+        *server.made(experiment, selftests),
+        "(set -e",
+        "cd $EXPORT",
+        work["prepare"].rstrip(),
+        ")",
+        "[ $? -eq 0 ] || exit 1",
+        "sync",
+        *server.started(experiment),
+        "sleep 20  # an NFSv4 OPEN waits for the end of the grace period",
+        PIECE.strip(),
+    ]
     background = ALONE
     for point in sorted(points(experiment), key=lambda point: point["background"] != ALONE):
         if point["background"] != background:
             background = point["background"]
             lines += [work["background"].rstrip()]
         mount = mounts[point["mount"]]
-        lines += [f"piece {sweep.label(point)}-{turn} {mount['options']} {mount['path']} {shlex.quote(work['tasks'][point['task']])}"
-                  for turn in range(experiment.repeats)]
+        lines += [
+            f"piece {sweep.label(point)}-{turn} {mount['options']} {mount['path']} "
+            f"{shlex.quote(work['tasks'][point['task']])}"
+            for turn in range(experiment.repeats)
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -102,7 +130,7 @@ def read(experiment: Experiment, where: pathlib.Path, point: Point) -> Point:
 
 
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
-    """Its time alone and with the background, and how many of a hundred requests found their transport idle in the queue."""
+    """Its time alone and with the background, and how many of a hundred requests found their transport idle."""
     points = {kernel: {(p["mount"], p["task"], p["background"]): p for p in found} for kernel, found in result.items()}
     kernels = list(points)
     rows = []
@@ -111,5 +139,12 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
         rows.append([task, mount, cells[0]["requests"] // len(cells[0]["elapsed_ns"]),
                      *(f"{statistics.median(p['elapsed_ns']) / 1e9:.2f}" for p in cells),
                      *(f"{100 * p['idle'] / max(p['requests'], 1):.0f} %" for p in cells)])
-    head = [f"{what}{kernel}{where}" for what in ("", "idle, ") for where in (" alone", " beside bulk") for kernel in kernels]
-    return [Table(["", "mount", "requests", *head], rows, "s, the median of the repeats; \"idle\": of a hundred requests")]
+    head = [
+        f"{what}{kernel}{where}"
+        for what in ("", "idle, ")
+        for where in (" alone", " beside bulk")
+        for kernel in kernels
+    ]
+    return [
+        Table(["", "mount", "requests", *head], rows, 's, the median of the repeats; "idle": of a hundred requests')
+    ]

@@ -56,13 +56,28 @@ def curves(found: Curves) -> Any:
     figure, axes = pyplot.subplots(figsize=(7.5, 4.2), layout="constrained")
     places = range(len(found.ticks))
     axes.axhline(found.floor, color=COLOURS["alone"], linestyle=":", linewidth=1.2)
-    axes.annotate(f"{found.floor_name}: {ms(found.floor * 1e6)} ms", (places[-1], found.floor), xytext=(0, -13), textcoords="offset points",
-                  ha="right", color=COLOURS["alone"], fontsize=10)
+    axes.annotate(
+        f"{found.floor_name}: {ms(found.floor * 1e6)} ms",
+        (places[-1], found.floor),
+        xytext=(0, -13),
+        textcoords="offset points",
+        ha="right",
+        color=COLOURS["alone"],
+        fontsize=10,
+    )
     for kernel, values in found.values.items():
         colour = COLOURS.get(kernel)
         axes.plot(places, values, marker="o", color=colour, linewidth=2, label=kernel)
         for x, value in zip(places, values):
-            axes.annotate(ms(value * 1e6), (x, value), xytext=(0, 7), textcoords="offset points", ha="center", color=colour, fontsize=10)
+            axes.annotate(
+                ms(value * 1e6),
+                (x, value),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                color=colour,
+                fontsize=10,
+            )
     axes.set_yscale("log")
     axes.set_ylim(found.floor * 0.55, None)
     axes.margins(y=0.15)
@@ -77,17 +92,27 @@ def curves(found: Curves) -> Any:
 
 
 def panels(found: Panels) -> Any:
-    """Small multiples: a row of panels for each table, a panel for each metric that names one, a line for each kernel."""
+    """Small multiples: a row for each table, a panel for each metric that names one, a line for each kernel."""
     import matplotlib
     from matplotlib import pyplot
 
-    figure, grid = pyplot.subplots(len(found.rows), len(found.panels), squeeze=False, sharey="col", layout="constrained",
-                                   figsize=(2.4 * len(found.panels) + 1, 2.7 * len(found.rows)))
+    figure, grid = pyplot.subplots(
+        len(found.rows),
+        len(found.panels),
+        squeeze=False,
+        sharey="col",
+        layout="constrained",
+        figsize=(2.4 * len(found.panels) + 1, 2.7 * len(found.rows)),
+    )
     for axes, title in zip(grid[0], found.panels):
         axes.set_title(title, fontsize=9)
     for row, (name, columns) in zip(grid, found.rows.items()):
         # Numbers get shades in their order, names colours of their own.
-        shades = matplotlib.colormaps["viridis" if all(heading.isdigit() for heading in columns) else "Set2"].resampled(len(columns) + 1).colors
+        shades = (
+            matplotlib.colormaps["viridis" if all(heading.isdigit() for heading in columns) else "Set2"]
+            .resampled(len(columns) + 1)
+            .colors
+        )
         for axes, lines in zip(row, found.panels.values()):
             panel(axes, columns, shades, lines)
         row[0].set_ylabel(f"{name}: times alone")
@@ -102,8 +127,15 @@ def panel(axes: Any, columns: dict[str, str], shades: Any, lines: list[Any]) -> 
     places = range(len(lines))
     for index, (heading, kernel) in enumerate(columns.items()):
         # Where lines lie on each other the marks tell them apart: the later ones are the smaller.
-        axes.plot(places, [line.values[kernel] for line in lines], marker="o", markersize=9 - index, linewidth=1.2 + (kernel == "patched"),
-                  color=COLOURS.get(kernel, shades[index]), label=heading)
+        axes.plot(
+            places,
+            [line.values[kernel] for line in lines],
+            marker="o",
+            markersize=9 - index,
+            linewidth=1.2 + (kernel == "patched"),
+            color=COLOURS.get(kernel, shades[index]),
+            label=heading,
+        )
     for wanted in ([line.max for line in lines], [line.min for line in lines]):
         if all(isinstance(value, (int, float)) for value in wanted):
             axes.plot(places, wanted, linestyle="none", marker="_", markersize=20, color="black", label="wanted")

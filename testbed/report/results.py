@@ -51,7 +51,7 @@ def compare(experiment: Experiment, path: pathlib.Path, base: Base) -> None:
 
 
 def record(names: list[str]) -> None:
-    """Run experiments and keep, of those named and no other, figures, origin, table and picture, and the README's part."""
+    """Run experiments and keep, of those named and no other, figures, origin, table, picture, and the README's part."""
     wanted = asked(names)
     base = bases.find()
     for experiment in wanted:
@@ -74,7 +74,7 @@ def demo() -> None:
     base = bases.find()
     for name in documents.shown():
         path = run.run(every[name], base)
-        say(f"on {base.name}, in {'simulated' if every[name].machine in origin.SIMULATED else 'real'} time:")
+        say(f"on {base.name}, in {'simulated' if run.simulated(every[name].machine) else 'real'} time:")
         show(every[name], path, base, 1)
 
 
@@ -95,14 +95,16 @@ def quoted(base: Base, tally: Tally) -> None:
     every = {one.name: one for one in experiments.all_of_them()}
     for name, who in experiments.quoted().items():
         judged = origin.judge(every[name], base)
-        tally.that(f"the recorded result of {name}, which {' and '.join(who)} quotes, is of today's series",
-                   "\n".join([*judged.changed, *([f"record it again: make record B={name}"] if judged.changed else [])]))
+        tally.that(
+            f"the recorded result of {name}, which {' and '.join(who)} quotes, is of today's series",
+            "\n".join([*judged.changed, *([f"record it again: make record B={name}"] if judged.changed else [])]),
+        )
         if judged.elsewhere:
             say(f"{name} was recorded elsewhere: {'; '.join(judged.elsewhere)}")
 
 
 def figures(base: Base, tally: Tally) -> None:
-    """What the README shows, twice from the same kernels: the same bytes, and where they were recorded like this the recorded ones."""
+    """What the README shows, twice: the same bytes, and those recorded, if that was on this base and these packages."""
     every = {one.name: one for one in experiments.all_of_them()}
     for name in documents.shown():
         experiment = every[name]

@@ -14,7 +14,10 @@ def table(head: list[str], rows: list[list[Any]], left: Collection[int] = ()) ->
     cells = [[str(cell) for cell in row] for row in [head, *rows]]
     width = [max(len(row[i]) for row in cells) for i in range(len(head))]
     places = range(len(head))
-    lines = ["| " + " | ".join(row[i].ljust(width[i]) if i in left else row[i].rjust(width[i]) for i in places) + " |" for row in cells]
+    lines = [
+        "| " + " | ".join(row[i].ljust(width[i]) if i in left else row[i].rjust(width[i]) for i in places) + " |"
+        for row in cells
+    ]
     rule = "|".join(":" + "-" * (width[i] + 1) if i in left else "-" * (width[i] + 1) + ":" for i in places)
     return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
 
@@ -25,7 +28,12 @@ def markdown(found: Table) -> str:
 
 def text(experiment: Experiment, result: Result, most: int | None = None) -> str:
     """The tables of a result, or so many of them at most, each below its caption."""
-    parts = [part for found in experiment.kind.metrics(experiment, result)[:most] for part in (found.caption and found.caption + ":", markdown(found)) if part]
+    parts = [
+        part
+        for found in experiment.kind.metrics(experiment, result)[:most]
+        for part in (found.caption and found.caption + ":", markdown(found))
+        if part
+    ]
     return "\n\n".join([experiment.title, *parts])
 
 
