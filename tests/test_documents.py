@@ -100,7 +100,7 @@ RESULT = {
         {"K": 0, "groups": [{"name": "i", "p50": 20026624, "n": 3}], "total": 6},
         {"K": 4, "groups": [{"name": "i", "p50": 110013184, "n": 4}], "total": 5, "turns": [3, 1, 2]},
     ],
-    "patched": {"dequeue 64": {"instructions": 44.2}},
+    "patched": {"dequeue 64": {"instructions": 44.2, "misses": 3}},
 }
 LETTER = """Subject: [PATCH] NET: x
 
@@ -227,6 +227,7 @@ def test_a_source_stands_for_a_record(one):
             "1.3",
         ),
         ('kernel = "patched"\nfield = "dequeue 64.instructions"', "44"),
+        ('kernel = "patched"\nfield = "dequeue 64"\nof = "sum"', "47"),
     ],
 )
 def test_where_a_number_is(one, keys, number):

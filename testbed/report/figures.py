@@ -202,12 +202,14 @@ def fits(point: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def followed(value: Any, field: str) -> list[float]:
-    """What stands at the end of `a.b.c`: keys of tables, names of a list's members; none if there is no such thing."""
+    """What stands at the end of `a.b.c`, keys of tables and names of members: a number, or all that are there."""
     for key in field.split("."):
         if isinstance(value, list):
             value = next((one for one in value if one.get("name") == key), {})
         else:
             value = (value or {}).get(key)
+    if isinstance(value, dict):
+        return list(value.values())
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
