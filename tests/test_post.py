@@ -75,7 +75,9 @@ def test_the_messages_apply_and_give_the_series_tree(mailed, ksrc):
 def test_the_letter_is_the_topics_without_its_placeholders(mailed):
     text = letter(post.post(mailed, "one", "1"))
     assert "Subject: [PATCH 0/2] NET: the subject of one" in text
-    assert "\n\nThe problem.\n" in text and "***" not in text and "Stands on" not in text and "Changes since" not in text
+    assert (
+        "\n\nThe problem.\n" in text and "***" not in text and "Stands on" not in text and "Changes since" not in text
+    )
     assert "2 files changed" not in text and "1 file changed" in text
 
 
@@ -98,7 +100,11 @@ def test_base_and_prerequisites_are_those_of_the_tree(mailed):
 
 def test_people_and_lists_are_of_the_topic_and_of_the_tree(mailed, place):
     toml = place / "topics/one/topic.toml"
-    toml.write_text(toml.read_text().replace("lists = []", 'lists = ["net@example.org", "linux-nfs@example.org"]\nmaintainers = ["B <b@example.org>"]'))
+    toml.write_text(
+        toml.read_text().replace(
+            "lists = []", 'lists = ["net@example.org", "linux-nfs@example.org"]\nmaintainers = ["B <b@example.org>"]'
+        )
+    )
     made = post.post(mailed, "one", "1")
     for path in made.iterdir():
         head = re.sub(r"\n\s+", " ", path.read_text().partition("\n\n")[0])
@@ -148,7 +154,9 @@ def test_a_third_version_keeps_what_changed_before(mailed, place):
     changed(place, text="## v3\n\n- Again.\n\n## v2\n\n- Once.\n")
     base.git(place, "tag", "posted/one-v2")
     text = letter(post.post(mailed, "one", "3"))
-    assert "Changes since v2:\n\n- Again.\n\nChanges since v1:\n\n- Once.\n" in text and "Range-diff against v2:" in text
+    assert (
+        "Changes since v2:\n\n- Again.\n\nChanges since v1:\n\n- Once.\n" in text and "Range-diff against v2:" in text
+    )
 
 
 def test_the_previous_version_may_have_another_name(mailed, place):
@@ -179,9 +187,18 @@ def test_a_later_version_needs_a_changelog(mailed, place):
             post.post(mailed, "one", "2")
 
 
-@pytest.mark.parametrize("name, version, problem", [
-    ("three", "1", "there is no topic three; there are: one, two"), ("", "1", "which topic.*there are: one, two"),
-    ("one", "", "V=: not the number of a version"), ("one", "two", "V=two: not"), ("one", "0", "V=0: not"), ("one", "-1", "V=-1: not"), ("one", "2", "changelog.md")])
+@pytest.mark.parametrize(
+    "name, version, problem",
+    [
+        ("three", "1", "there is no topic three; there are: one, two"),
+        ("", "1", "which topic.*there are: one, two"),
+        ("one", "", "V=: not the number of a version"),
+        ("one", "two", "V=two: not"),
+        ("one", "0", "V=0: not"),
+        ("one", "-1", "V=-1: not"),
+        ("one", "2", "changelog.md"),
+    ],
+)
 def test_what_is_asked_for_is_checked_first(filled, name, version, problem):
     with pytest.raises(Fail, match=problem):
         post.check(name, version)
@@ -208,7 +225,7 @@ def test_only_our_own_directory_is_replaced(mailed, place):
 def test_a_patch_that_does_not_apply_is_named_and_nothing_is_left(mailed, ksrc, place):
     commit(ksrc, "net/queue.c", (ksrc / "net/queue.c").read_text().replace("line 20\n", "line XX\n"), "other")
     other = base.from_tree(ksrc)
-    with pytest.raises(Fail, match="one: does not apply: \"NET: spell twenty\""):
+    with pytest.raises(Fail, match='one: does not apply: "NET: spell twenty"'):
         post.post(other, "one", "1")
     assert not (place / "build/post/one-v1").exists() and not list((place / "build").rglob("*.part"))
 

@@ -37,9 +37,11 @@ def headline(name: str) -> str:
 
 def topics() -> str:
     """The README's list of topics."""
-    return table(["topic", "state", "patches", "subject", "depends on"],
-                 [[f"[{topic.name}](topics/{topic.name})", state(topic.state), len(topic.patches), topic.subject, ", ".join(topic.depends_on) or "nothing"]
-                  for topic in series()], left=(0, 1, 3, 4))
+    rows = []
+    for topic in series():
+        name, before = f"[{topic.name}](topics/{topic.name})", ", ".join(topic.depends_on) or "nothing"
+        rows.append([name, state(topic.state), len(topic.patches), topic.subject, before])
+    return table(["topic", "state", "patches", "subject", "depends on"], rows, left=(0, 1, 3, 4))
 
 
 def state(said: str) -> str:
@@ -50,8 +52,8 @@ def state(said: str) -> str:
 
 def addressees() -> str:
     """For each topic whom it goes to, and what to know before it is posted."""
-    return table(["topic", "state", "lists", "before it is posted"],
-                 [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in series()], left=(0, 1, 2, 3))
+    rows = [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in series()]
+    return table(["topic", "state", "lists", "before it is posted"], rows, left=(0, 1, 2, 3))
 
 
 def upstream() -> str:
@@ -59,8 +61,9 @@ def upstream() -> str:
     rows = []
     for topic in series():
         subjects = [subject_of(path) for path in topic.patches]
-        rows += [[topic.name, subjects.index(ours) + 1 if ours in subjects else "gone", ours, theirs if theirs != ours else "the same"]
-                 for ours, theirs in topic.upstream.items()]
+        for ours, theirs in topic.upstream.items():
+            where = subjects.index(ours) + 1 if ours in subjects else "gone"
+            rows.append([topic.name, where, ours, theirs if theirs != ours else "the same"])
     return table(["topic", "patch", "subject", "elsewhere"], rows, left=(0, 2, 3))
 
 
@@ -72,7 +75,11 @@ def parts() -> dict[str, dict[str, Part]]:
 
 def stale() -> list[str]:
     """The parts that are not as they would be made today, as `DOCUMENT: NAME`."""
-    return [f"{name}: {mark}" for name, made in parts().items() for mark, part in made.items() if between((ROOT / name).read_text(), mark) != part()]
+    found = []
+    for name, made in parts().items():
+        text = (ROOT / name).read_text()
+        found += [f"{name}: {mark}" for mark, part in made.items() if between(text, mark) != part()]
+    return found
 
 
 def splice() -> None:

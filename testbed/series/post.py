@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A topic as the messages that would be mailed: numbered, with a cover letter that says what has changed since the last version.
+"""A topic as the messages that would be mailed: numbered, with a letter that says what has changed since last time.
 
 Nothing is sent, and nothing is signed off: both are for whoever posts it.
 """
@@ -16,6 +16,9 @@ from .topics import Topic
 
 # The letter's line about what to apply first names topics, which nobody who reads the mail knows.
 DEPENDS = re.compile(r"^(?:Stands|Depends) on: .+$\n?", re.M)
+LAYOUT = ("--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram")
+AM = ("-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way")
+FORMAT = ("-q", "--cover-letter", "--numbered", "--signature=", *LAYOUT)
 GET_MAINTAINER = pathlib.PurePath("scripts/get_maintainer.pl")
 
 
@@ -40,20 +43,27 @@ def changelog(topic: Topic, version: int) -> str:
         return ""
     path = topic.home / "changelog.md"
     text = path.read_text() if path.is_file() else ""
-    said = {int(found[1]): found[2].strip() for found in re.finditer(r"^## v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)}
+    said = {
+        int(found[1]): found[2].strip() for found in re.finditer(r"^## v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    }
     if not said.get(version):
-        raise Fail(f"topics/{topic.name}/changelog.md has no section `## v{version}`: say there what has changed since v{version - 1}")
+        raise Fail(
+            f"topics/{topic.name}/changelog.md has no section `## v{version}`: "
+            f"say there what has changed since v{version - 1}"
+        )
     return "".join(f"Changes since v{one - 1}:\n\n{said[one]}\n\n" for one in range(version, 1, -1) if one in said)
 
 
 def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) -> list[Topic]:
-    """The topic and all that it depended on as they were in the version before, unpacked in `place`; none for the first version."""
+    """The topic and all it depended on, as the version before had them, unpacked in `place`; none for the first."""
     if version == 1 and not ref:
         return []
     ref = ref or f"posted/{topic.name}-v{version - 1}"
     if git(ROOT, "rev-parse", "--verify", "-q", f"{ref}^{{commit}}", check=False).returncode:
-        raise Fail(f"this repository has no {ref}, from which the previous version would be read: `git tag {ref} COMMIT` names the "
-                   "commit it was posted from, or PREVIOUS=REF names another")
+        raise Fail(
+            f"this repository has no {ref}, from which the previous version would be read: "
+            f"`git tag {ref} COMMIT` names the commit it was posted from, or PREVIOUS=REF names another"
+        )
     archive = place / "topics.tar"
     if git(ROOT, "archive", "-o", archive, ref, "topics", check=False).returncode:
         raise Fail(f"{ref} has no topics/: PREVIOUS=REF names a commit that has the topic")
@@ -62,14 +72,14 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
 
 
 def applied(base: Base, topics: list[Topic]) -> tuple[str, str]:
-    """(the commit that the last of `topics` is put on, the last commit) after applying all of them, without their cover letters."""
+    """(the commit that the last of `topics` is put on, the last commit), with all applied but the cover letters."""
     git(base.repo, "am", "--abort", check=False)
     git(base.repo, "checkout", "-q", "--force", "--detach", base.commit)
     git(base.repo, "clean", "-fdq")
     onto = head = base.commit
     for topic in topics:
         onto = head
-        done = git(base.repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *topic.patches, check=False)
+        done = git(base.repo, "am", *AM, *topic.patches, check=False)
         if done.returncode:
             raise Fail(f"{topic.name}: {tree.refused(base.repo, done.stdout)}")
         head = git(base.repo, "rev-parse", "HEAD").stdout.strip()
@@ -91,8 +101,11 @@ def recipients(base: Base, topic: Topic) -> tuple[list[str], list[str]]:
 
 def blurb(topic: Topic, topics: list[Topic], version: int) -> str:
     """The text of the cover letter."""
-    before = [f"  {one.subject}" + (f"\n  {one.state.split()[2]}" if one.state.startswith("posted") else "") for one in topics
-              if one.name in topic.depends_on]
+    before = [
+        f"  {one.subject}" + (f"\n  {one.state.split()[2]}" if one.state.startswith("posted") else "")
+        for one in topics
+        if one.name in topic.depends_on
+    ]
     letter = DEPENDS.sub("", topic.letter).strip()
     depends = "Depends on:\n\n" + "\n".join(before) + "\n\n" if before else ""
     return f"{letter}\n\n{depends}{changelog(topic, version)}".strip()
@@ -111,8 +124,8 @@ def target(topic: Topic, version: int, to: str | None) -> pathlib.Path:
 def post(base: Base, name: str, version: str, to: str | None = None, previous: str | None = None) -> pathlib.Path:
     """Write what would be mailed of version `version` of the topic `name`; returns the directory.
 
-    Raises Fail, before anything is applied, for a topic or version that there is not, work in tree/ that was not exported, and a later
-    version without changelog or without the version before it.
+    Raises Fail, before anything is applied, for a topic or version that there is not, work in tree/ that was not
+    exported, and a later version without changelog or without the version before it.
     """
     topics = store.series()
     topic = store.named(topics, name)
@@ -129,11 +142,12 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
         onto, head = applied(base, store.closure(topics, name))
         people, lists = recipients(base, topic)
         with whole(place) as part:
-            git(base.repo, "format-patch", "-q", "-o", part, "--cover-letter", f"--base={base.commit}", "--signature=",
-                *([f"-v{wanted}"] if wanted > 1 else []), "--numbered", "--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram", *compare,
-                *(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists), f"{onto}..{head}")
+            addresses = [*(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists)]
+            options = [*compare, *addresses, f"--base={base.commit}", *([f"-v{wanted}"] if wanted > 1 else [])]
+            git(base.repo, "format-patch", *FORMAT, "-o", part, *options, f"{onto}..{head}")
             cover = part / (f"v{wanted}-{store.COVER}" if wanted > 1 else store.COVER)
-            cover.write_text(cover.read_text().replace("*** SUBJECT HERE ***", topic.subject).replace("*** BLURB HERE ***", text))
+            letter = cover.read_text().replace("*** SUBJECT HERE ***", topic.subject)
+            cover.write_text(letter.replace("*** BLURB HERE ***", text))
     told(base, topic, wanted, place)
     return place
 
@@ -142,8 +156,17 @@ def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
     """Say what was made and what is left to do."""
     say(f"{place} holds {len(list(place.glob('*.patch')))} messages of {topic.name} v{version}; nothing was sent")
     if git(base.repo, "rev-parse", "--verify", "-q", f"{base.commit}^", check=False).returncode:
-        say(f"its base-commit is of {base.name} without history, which nobody else has: KSRC=/path/to/linux makes it a public tree's")
-    say("no message has a Signed-off-by: `git am -s` in a kernel tree adds yours; docs/maintainers.md says what else is asked for")
+        say(
+            f"its base-commit is of {base.name} without history, which nobody else has: "
+            "KSRC=/path/to/linux makes it a public tree's"
+        )
+    say(
+        "no message has a Signed-off-by: `git am -s` in a kernel tree adds yours; "
+        "docs/maintainers.md says what else is asked for"
+    )
     if topic.posting:
         say(f"before you post: {topic.posting}")
-    say(f"once it is posted: `git tag posted/{topic.name}-v{version}`, and state = \"posted v{version} LINK\" in topics/{topic.name}/topic.toml")
+    say(
+        f"once it is posted: `git tag posted/{topic.name}-v{version}`, and "
+        f'state = "posted v{version} LINK" in topics/{topic.name}/topic.toml'
+    )
