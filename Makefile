@@ -27,8 +27,17 @@ post: setup
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
-kernels test: setup
+kernels: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
+
+test: setup
+	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T))
+
+kunit: setup
+	@$(TESTBED) $@ '$(or $(S),*)'
+
+shell gdb: setup
+	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(T),--topic $(T))
 
 bench record: setup
 	@$(TESTBED) $@ $(B)
@@ -36,4 +45,4 @@ bench record: setup
 mutants: setup
 	@$(TESTBED) $@ $(T)
 
-.PHONY: help setup demo test litmus mutants bench record results figures kernels tree export series post check check-exported clean
+.PHONY: help setup demo test kunit shell gdb litmus mutants bench record results figures kernels tree export series post check check-exported clean

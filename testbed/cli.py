@@ -2,19 +2,20 @@
 """The testbed's command line; the Makefile is a thin alias for it. `python3 -m testbed COMMAND`."""
 
 import argparse
-import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any, NoReturn
 
 from . import host
 from .machines import kernel
+from .machines import shell as machine
 from .report import documents, results
 from .report import figures as quoted
 from .series import base, post, topics, tree
-from .suites import check, kunit, litmus, mutants, selftests
-from .util import BUILD, ROOT, Fail, Tally, cache, say
+from .suites import check, kunit, lint, litmus, mutants, selftests
+from .util import BUILD, ROOT, Fail, Tally, cache, read_junit, say
 
 Arguments = argparse.Namespace
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
@@ -28,7 +29,7 @@ def command(*options: tuple[tuple[str, ...], dict], name: str = "") -> Callable:
     return register
 
 
-def option(*names: str, **settings) -> tuple[tuple[str, ...], dict]:
+def option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict]:
     return names, settings
 
 
@@ -127,32 +128,75 @@ def check_figures(args: Arguments) -> int:
     return tally.close()
 
 
-@command(option("--kind", choices=selftests.LIMIT, default="sim", help="the selftests on another kind of machine, and nothing else"))
+MACHINE = option("--kind", choices=selftests.LIMIT, default="sim", help="the kind of machine (KIND=)")
+KERNEL = option("--kernel", choices=("base", "patched"), default="patched", help="which of the two (KERNEL=)")
+TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and server, not the first topics' (T=)")
+
+
+@command(MACHINE, option("--only", default="", metavar="TOPIC|SCRIPT",
+                         help="a topic's KUnit and selftests, or one selftest (T=)"))
 def test(args: Arguments) -> int:
     """everything that is tested; ends with "N passed, N failed\""""
     tally = Tally()
-    if args.kind != "sim":
-        selftests.selftests(base.find(), tally, args.kind)
+    if args.only:
+        of, scripts = selftests.named(args.only, args.kind)
+        found = base.find()
+        if of and args.kind != "x86":
+            kunit.kunit(found, tally, of, kind=args.kind)
+        if scripts:
+            selftests.selftests(found, tally, args.kind, scripts)
         return tally.close()
+    if args.kind != "sim":
+        found = base.find()
+        if args.kind == "debug":
+            kunit.kunit(found, tally, kind=args.kind)
+        selftests.selftests(found, tally, args.kind)
+        return tally.close(BUILD / f"junit-{args.kind}.xml")
     own_tests(tally)
+    lint.lint(tally)
     tally.run("tree/ holds nothing that topics/ does not", tree.check_exported)
-    found = tally.run("a base is found", base.find)
-    if found:
-        say(f"the base is {found.name}")
-        for what in (check.check, kunit.kunit, selftests.selftests, results.quoted, results.figures):
-            tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, found, tally)
+    of_all = tally.run("a base is found", base.find)
+    if of_all:
+        say(f"the base is {of_all.name}")
+        parts: list[Callable[[base.Base, Tally], None]] = [check.check, kunit.kunit, selftests.selftests,
+                                                           results.quoted, results.figures]
+        for what in parts:
+            tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, of_all, tally)
+    return tally.close(BUILD / "junit.xml")
+
+
+@command(option("only", metavar="SUITE", help="a glob of KUnit suites' names (S=)"), name="kunit")
+def kunit_suites(args: Arguments) -> int:
+    """run the KUnit suites of a name"""
+    tally = Tally()
+    kunit.kunit(base.find(), tally, only=args.only)
     return tally.close()
+
+
+@command(option("--kind", choices=kernel.KINDS, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+def shell(args: Arguments) -> None:
+    """a guest with a terminal, its server up and the selftests at hand"""
+    machine.shell(base.find(), args.topic, args.kind, args.kernel)
+
+
+@command(option("--kind", choices=kernel.KINDS, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+def gdb(args: Arguments) -> None:
+    """User-mode Linux under gdb"""
+    machine.gdb(base.find(), args.topic, args.kind, args.kernel)
 
 
 def own_tests(tally: Tally) -> None:
     """pytest over tests/."""
     say("the testbed's own tests")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=ROOT, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    kept = BUILD / "pytest.xml"
+    kept.unlink(missing_ok=True)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
+                          cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     print(done.stdout, flush=True)
-    said = dict((kind, int(number)) for number, kind in re.findall(r"(\d+) (passed|failed|error|skipped)", done.stdout))
-    bad = sum(said.get(kind, 0) for kind in ("failed", "error", "skipped"))
-    tally.add(said.get("passed", 0), bad or int(done.returncode != 0))
+    found = read_junit(kept) if kept.is_file() else {}
+    tally.add("pytest", found)
+    if not found or done.returncode and not any(found.values()):
+        tally.that("the testbed's own tests", f"pytest ended with status {done.returncode}")
 
 
 @command(name="litmus")
@@ -178,8 +222,15 @@ def clean(_: Arguments) -> None:
     say(f"build/ is gone; tree/ (your work) and the cache (safe to delete: {cache()}) are left")
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"testbed: {message}\n")
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="testbed", description=__doc__)
+    parser = Parser(prog="testbed", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, (function, options) in COMMANDS.items():
         one = commands.add_parser(name, help=function.__doc__, description=function.__doc__)

@@ -21,6 +21,9 @@ PACKAGES = {
     "libelf-dev": "objtool, which is part of building for x86-64",
     "qemu-system-x86": "the machine with two CPUs and other disks (KIND=x86); emulated, so that no KVM is needed",
     "sparse": "the kernel's own static checker",
+    "clang-19": "compiles for x86-64 what patches touch: a second compiler warns of other things; the kernel wants 17 or later",
+    "shellcheck": "reads the selftests, and the scripts of the guest",
+    "gdb": "make gdb",
     "valgrind": "counts instructions and cache misses of kernel code in a user program (kind counts)",
     "mmdebstrap": "makes the guest in one step, touches no service, needs no root",
     "uidmap": "lets mmdebstrap work for a user who is not root",
@@ -32,15 +35,19 @@ PACKAGES = {
     "python3-tqdm": "progress bars",
     "python3-matplotlib": "the pictures; the SVG is the same for the same data",
     "python3-pytest": "the testbed's own tests",
+    "python3-junitparser": "the JUnit file of all checks, for a CI to read",
+    "python3-venv": "a place for ruff, which Debian 12 has not",
+    "python3-pip": "the same",
+    "mypy": "reads the testbed's types",
 }
 
 
-def installed(package):
+def installed(package: str) -> bool:
     done = run("dpkg-query", "-W", "-f", "${Status}", package, check=False)
     return done.returncode == 0 and done.stdout.strip().endswith("ok installed")
 
 
-def as_root(*argv):
+def as_root(*argv: str) -> None:
     """Run a command as root, through sudo where needed, with its output shown."""
     if os.geteuid():
         if not shutil.which("sudo"):
@@ -50,7 +57,7 @@ def as_root(*argv):
         raise Fail(f"`{' '.join(argv)}` failed: see above; the network or the machine's apt configuration may be at fault")
 
 
-def setup():
+def setup() -> None:
     """Install the packages that are missing; nothing is started, no setting is changed."""
     if not shutil.which("dpkg-query") or not shutil.which("apt-get"):
         raise Fail("this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
@@ -65,7 +72,7 @@ def setup():
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def mirror():
+def mirror() -> str:
     """The address of the Debian archive this machine's own apt uses."""
     for attempt in range(2):
         done = run("apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages", check=False)

@@ -45,11 +45,11 @@ def check(data: Any, schema: Schema, path: pathlib.Path) -> None:
         raise Fail("python3-jsonschema, which checks TOML files, is not installed: `make setup`") from error
 
     validator = jsonschema.Draft202012Validator(schema)
-    error = jsonschema.exceptions.best_match(validator.iter_errors(data))
-    if error is None:
+    wrong = jsonschema.exceptions.best_match(validator.iter_errors(data))
+    if wrong is None:
         return
-    where = ".".join(f"[{part}]" if isinstance(part, int) else part for part in error.absolute_path).replace(".[", "[")
-    raise Fail(f"{shown(path)}: {where + ': ' if where else ''}{said(error)}")
+    where = ".".join(f"[{part}]" if isinstance(part, int) else part for part in wrong.absolute_path).replace(".[", "[")
+    raise Fail(f"{shown(path)}: {where + ': ' if where else ''}{said(wrong)}")
 
 
 def said(error: Any) -> str:

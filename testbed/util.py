@@ -2,25 +2,29 @@
 """What every other module of the testbed leans on: the caches, running commands, and failing clearly."""
 
 import contextlib
+import dataclasses
 import fcntl
 import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 TREE = ROOT / "tree"
 
-
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Fail(Exception):
     """Something the user can act on: the message says what happened and what to do."""
 
 
-def cache():
+def cache() -> pathlib.Path:
     """The directory of everything that can be made again: outside git, keyed by what made it, safe to delete."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     path = pathlib.Path(home) / "knfsd-queue"
@@ -28,30 +32,28 @@ def cache():
     return path
 
 
-def say(text):
+def say(text: str) -> None:
     print(f"==> {text}", flush=True)
 
 
-def digest(*parts):
+def digest(*parts: str | bytes | pathlib.Path) -> str:
     """A key of 16 hex digits for what made something; a part is a string, bytes or the path of a file."""
     h = hashlib.sha256()
     for part in parts:
-        if isinstance(part, pathlib.Path):
-            part = part.read_bytes()
-        elif isinstance(part, str):
-            part = part.encode()
-        h.update(len(part).to_bytes(8, "big") + part)
+        data = part.read_bytes() if isinstance(part, pathlib.Path) else part.encode() if isinstance(part, str) else part
+        h.update(len(data).to_bytes(8, "big") + data)
     return h.hexdigest()[:16]
 
 
-def run(*argv, cwd=None, env=None, log=None, check=True, stdin=None):
+def run(*argv: object, cwd: pathlib.Path | None = None, env: Mapping[str, str] | None = None, log: pathlib.Path | None = None,
+        check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command and return its CompletedProcess, with stdout as text and stderr in it.
 
     A command that fails raises Fail with its last lines; with log=PATH everything it printed is kept there.
     """
-    argv = [str(a) for a in argv]
+    words = [str(a) for a in argv]
     try:
-        done = subprocess.run(argv, cwd=cwd, env={**os.environ, **(env or {})}, text=True, errors="replace", pass_fds=HELD,
+        done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, text=True, errors="replace", pass_fds=HELD,
                               input=stdin if stdin is not None else "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except FileNotFoundError as error:
         raise Fail(f"{error.filename}: not found; `make setup` installs what the testbed needs") from error
@@ -59,22 +61,22 @@ def run(*argv, cwd=None, env=None, log=None, check=True, stdin=None):
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(done.stdout)
     if check and done.returncode:
-        raise Fail(f"`{' '.join(argv)}` failed with status {done.returncode}"
+        raise Fail(f"`{' '.join(words)}` failed with status {done.returncode}"
                    + (f", all it printed is in {log}" if log else "") + f":\n{tail(done.stdout)}")
     return done
 
 
-def tail(text, lines=25):
+def tail(text: str, lines: int = 25) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
 # Descriptors of the locks this process holds. Every child gets them: a make that outlives a killed testbed holds on to the
 # lock, so that the next one does not build in the same directory beside it.
-HELD = []
+HELD: list[int] = []
 
 
 @contextlib.contextmanager
-def lock(name):
+def lock(name: str) -> Iterator[None]:
     """One process at a time works on what `name` stands for; a second one waits and says so."""
     path = cache() / "locks" / name
     path.parent.mkdir(exist_ok=True)
@@ -92,7 +94,7 @@ def lock(name):
 
 
 @contextlib.contextmanager
-def whole(path):
+def whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Make a directory or file under a name of its own and move it to `path` only when it is whole.
 
     Whatever kills the maker leaves nothing at `path`; the leftover is swept by the next one. Hold a lock around it.
@@ -105,14 +107,14 @@ def whole(path):
     part.rename(path)
 
 
-def remove(path):
+def remove(path: pathlib.Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def need_space(path, gigabytes, what):
+def need_space(path: pathlib.Path, gigabytes: float, what: str) -> None:
     """Fail early and plainly rather than half-way with a full disk."""
     free = shutil.disk_usage(path).free / 1e9
     if free < gigabytes:
@@ -120,27 +122,46 @@ def need_space(path, gigabytes, what):
                    "free some, or set XDG_CACHE_HOME to a larger disk")
 
 
-def bar(total, what, unit):
+def bar(total: int | None, what: str, unit: str) -> Any:
     """A progress bar on a terminal; nothing in a log."""
     from tqdm import tqdm
+
     return tqdm(total=total, desc=what, unit=" " + unit, dynamic_ncols=True, disable=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One check that was counted: "" is no problem."""
+    suite: str
+    name: str
+    problem: str
 
 
 class Tally:
     """Counts what passed and failed, and prints each as it is known."""
 
-    def __init__(self):
-        self.passed = self.failed = 0
+    def __init__(self) -> None:
+        self.cases: list[Case] = []
+        # What the checks that follow are a part of; only the JUnit file shows it.
+        self.suite = "testbed"
 
-    def that(self, what, problems):
+    @property
+    def failed(self) -> int:
+        return sum(bool(case.problem) for case in self.cases)
+
+    @property
+    def passed(self) -> int:
+        return len(self.cases) - self.failed
+
+    def that(self, what: str, problems: object) -> None:
+        """Count a check by what is wrong: nothing, if it is empty."""
+        self.cases.append(Case(self.suite, what, str(problems) if problems else ""))
         if problems:
-            self.failed += 1
             print(f"FAIL {what}\n" + "\n".join(f"     {line}" for line in str(problems).splitlines()), flush=True)
         else:
-            self.passed += 1
             print(f"ok   {what}", flush=True)
 
-    def run(self, what, function, *args, **kwargs):
+    def run(self, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Count a function that raises Fail when the check does not hold; returns what it returned."""
         try:
             result = function(*args, **kwargs)
@@ -150,12 +171,51 @@ class Tally:
         self.that(what, "")
         return result
 
-    def add(self, passed, failed):
-        """Count the tests of a runner that prints its own."""
-        self.passed += passed
-        self.failed += failed
+    def add(self, suite: str, found: Mapping[str, str]) -> None:
+        """Count the cases of a runner that prints its own: {name: problem, "" for none}."""
+        self.cases += [Case(suite, name, problem) for name, problem in found.items()]
 
-    def close(self):
-        """Print the closing line; returns the exit status."""
+    def close(self, junit: pathlib.Path | None = None) -> int:
+        """Print the closing line, and write the JUnit file if one is asked for; returns the exit status."""
+        if junit:
+            write_junit(self.cases, junit)
+            say(f"every check is in {junit}")
         print(f"{self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
+
+
+def write_junit(cases: list[Case], path: pathlib.Path) -> None:
+    """One JUnit file of all cases; what happened before is not kept."""
+    from junitparser import Failure, JUnitXml, TestCase, TestSuite
+
+    suites = {name: TestSuite(name) for name in dict.fromkeys(case.suite for case in cases)}
+    for case in cases:
+        one = TestCase(printable(case.name))
+        one.classname = case.suite
+        if case.problem:
+            text = printable(case.problem)
+            failure = Failure(text.splitlines()[0])
+            failure.text = text
+            one.result = [failure]
+        suites[case.suite].add_testcase(one)
+    found = JUnitXml()
+    for suite in suites.values():
+        found.add_testsuite(suite)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole(path) as part:
+        found.write(str(part), pretty=True)
+
+
+def read_junit(path: pathlib.Path) -> dict[str, str]:
+    """{case: problem} of a JUnit file of another runner's; a skipped case is a problem."""
+    from junitparser import JUnitXml, TestSuite
+
+    whole_file = JUnitXml.fromfile(str(path))
+    suites = [whole_file] if isinstance(whole_file, TestSuite) else list(whole_file)
+    return {f"{case.classname}.{case.name}": "\n".join(f"{type(result).__name__.lower()}: {result.message}" for result in case.result)
+            for suite in suites for case in suite}
+
+
+def printable(text: str) -> str:
+    """Without the characters that XML cannot hold, which a console may."""
+    return "".join(char for char in text if char >= " " or char in "\n\t")

@@ -98,6 +98,7 @@ def test_the_mirror_is_asked_once_a_day(archive, monkeypatch):
     base.from_package()
     base.from_package()
     assert archive["asked"].count("update") == 1
-    monkeypatch.setattr(time, "time", lambda now=time.time(): now + 25 * 3600)
+    tomorrow = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: tomorrow)
     base.from_package()
     assert archive["asked"].count("update") == 2

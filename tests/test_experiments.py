@@ -548,7 +548,7 @@ def test_a_variant_that_does_not_apply_says_which(filled):
 
 def test_kernels_are_of_the_series_up_to_a_topic_of_a_topic_alone_and_of_its_first_patches(filled):
     what = {"b": "base", "p": "patched", "until": "before two", "alone": "one", "first": "one:1"}
-    found = run.commits(filled, types.SimpleNamespace(kernels=what, variants=lambda: {}))
+    found = run.commits(filled, types.SimpleNamespace(kernels=what, variants=dict))
 
     def files(name):
         return git(filled.repo, "diff", "--stat", filled.commit, found[name]).stdout

@@ -86,7 +86,7 @@ PATCH = (
 def checkout(tmp_path, monkeypatch):
     """Three topics, the second on the first; the second has an experiment `speed`, which takes no boot."""
     monkeypatch.setattr(topics, "TOPICS", tmp_path / "topics")
-    for number, name in enumerate(("below", "own", "aside")):
+    for name in ("below", "own", "aside"):
         home = tmp_path / "topics" / name
         (home / "patches").mkdir(parents=True)
         (home / "topic.toml").write_text(

@@ -12,7 +12,7 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.machines import guest, kernel, qemu, uml
+from testbed.machines import boot, guest, kernel
 from testbed.series import topics
 from testbed.suites import selftests as suites
 
@@ -94,20 +94,19 @@ def test_a_command_that_is_missing_says_so():
         util.run("no-such-command-anywhere")
 
 
-@pytest.fixture(params=["uml", "qemu"])
+@pytest.fixture(params=["sim", "smp", "x86"])
 def machine(tmp_path, monkeypatch, request):
     """boot() with a shell script in the place of the kernel, or of QEMU: it gets the boot line and plays the guest."""
     monkeypatch.setattr(guest, "root", lambda: tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
 
-    def boot(body, limit=20):
+    def run(body, limit=20):
         for name in ("linux", "qemu-system-x86_64"):
             path = tmp_path / name
             path.write_text(f"#!/bin/bash\nfor word in $*; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n")
             path.chmod(0o755)
-        boots = {"uml": uml.boot, "qemu": qemu.boot}
-        return boots[request.param](tmp_path / "linux", tmp_path / "script", tmp_path / "results", limit)
-    return boot
+        return boot.boot(tmp_path / "linux", tmp_path / "script", tmp_path / "results", limit, request.param)
+    return run
 
 
 def test_a_healthy_guest_passes_and_leaves_its_results(machine):
@@ -155,8 +154,8 @@ def test_a_guest_that_hangs_is_killed_with_all_its_processes(machine, tmp_path):
 
 
 def test_a_killed_testbed_leaves_no_guest(tmp_path):
-    code = (f"import pathlib\nfrom testbed.machines import guest, uml\nguest.root = lambda: '/'\n"
-            f"uml.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n")
+    code = (f"import pathlib\nfrom testbed.machines import boot, guest\nguest.root = lambda: pathlib.Path('/')\n"
+            f"boot.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n")
     (tmp_path / "linux").write_text("#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\n"
                                     "echo $$ > pid; sleep 1000\n")
     (tmp_path / "linux").chmod(0o755)

@@ -8,6 +8,7 @@ import pathlib
 import re
 
 from .. import schema
+from ..machines import boot as machines
 from ..machines import guest, uml
 from ..series.base import Base
 from ..util import Fail, remove, say
@@ -68,7 +69,7 @@ def instructions(experiment: Experiment, executable: pathlib.Path, place: pathli
             console,
             len(cost["instructions"]),
         )
-    uml.verdict(place / "console", place / "exit", 0, 0)
+    machines.verdict(place / "console", place / "exit", 0, 0)
     if len(passes) != len(cost["instructions"]):
         raise Fail(f"{experiment.where}: {len(passes)} passes from {cost['begin']} to {cost['end']} were seen, "
                    f"{len(cost['instructions'])} were asked for; see {place}/console")

@@ -148,8 +148,11 @@ class Experiment:
     def content(self) -> str:
         """A key of what it measures: its TOML but for what only says how that is shown, and its own files."""
         files = sorted(self.place.rglob("*")) if self.place.is_dir() else []
-        return digest(canonical(self.data), *(part for path in files if path.is_file()
-                                              for part in (str(path.relative_to(self.place)), path)))
+        parts: list[str | pathlib.Path] = [canonical(self.data)]
+        for path in files:
+            if path.is_file():
+                parts += [str(path.relative_to(self.place)), path]
+        return digest(*parts)
 
 
 def canonical(data: dict[str, Any]) -> str:

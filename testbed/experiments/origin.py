@@ -14,7 +14,6 @@ from ..series import topics as store
 from ..series.base import Base
 from ..util import Fail, cache, digest, run, whole
 from .experiment import Experiment
-from .run import simulated
 
 Origin = dict[str, Any]
 
@@ -156,7 +155,7 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
         found += differ("guest's packages", origin["guest"], packages(guest.root()))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
     # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.
-    if not simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
+    if not kernel.simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
         found.append(f"other compiler: recorded with {origin['compiler']}, this is {kernel.compiler()}")
     return found
 

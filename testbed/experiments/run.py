@@ -9,7 +9,8 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator
 
-from ..machines import guest, kernel, qemu, uml
+from ..machines import boot as machines
+from ..machines import guest, kernel
 from ..series import topics as store
 from ..series import tree
 from ..series.base import Base, git
@@ -18,11 +19,6 @@ from .experiment import Experiment
 from .table import Result
 
 RESULTS = BUILD / "results"
-
-
-def simulated(machine: str) -> bool:
-    """Whether a machine's time is simulated; the others keep every CPU they have busy, and are booted one by one."""
-    return machine in kernel.KINDS and not kernel.for_qemu(machine) and "smp" not in kernel.KINDS[machine]
 
 
 def commits(base: Base, experiment: Experiment) -> dict[str, str]:
@@ -87,9 +83,7 @@ def boot(
 ) -> pathlib.Path:
     """Boot one guest and return its results directory."""
     words = tuple(experiment.data.get("boot", ()))
-    if kernel.for_qemu(machine):
-        return qemu.boot(executable, script, where, experiment.limit, words)
-    return uml.boot(executable, script, where, experiment.limit, simulated(machine), words)
+    return machines.boot(executable, script, where, experiment.limit, machine, words)
 
 
 @contextlib.contextmanager
@@ -131,7 +125,8 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
             for point in points
         )
 
-    at_once = len(os.sched_getaffinity(0)) if simulated(experiment.machine) else 1
+    # On real time a guest keeps every CPU it has busy.
+    at_once = len(os.sched_getaffinity(0)) if kernel.simulated(experiment.machine) else 1
     with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(
         at_once
     ) as pool:

@@ -2,11 +2,12 @@
 """Counting a UML kernel's instructions one by one: it is a process, and can be single-stepped like any other."""
 
 import bisect
-import collections
 import ctypes
 import os
 import signal
 import subprocess
+from collections import Counter
+from typing import IO
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -16,14 +17,14 @@ RIP = 16 * 8  # in struct user
 ADDR_NO_RANDOMIZE = 0x0040000
 
 
-def symbols(kernel):
+def symbols(kernel: str) -> tuple[list[int], list[str]]:
     """(addresses, names) of the kernel's functions, in order."""
     lines = subprocess.run(["nm", "-n", kernel], check=True, capture_output=True, text=True).stdout.splitlines()
     found = [(int(words[0], 16), words[2]) for words in map(str.split, lines) if len(words) == 3 and words[1] in "tTwW"]
     return [address for address, _ in found], [name for _, name in found]
 
 
-def count(argv, begin, end, stdout, times=1):
+def count(argv: list[str], begin: str, end: str, stdout: IO[bytes], times: int = 1) -> list[Counter[str]]:
     """Run the kernel; returns a Counter of instructions by function for each of the passes from `begin` to `end`."""
     addresses, names = symbols(argv[0])
     where = {name: address for address, name in zip(addresses, names)}
@@ -40,8 +41,9 @@ def count(argv, begin, end, stdout, times=1):
     address = where[begin]
     text = libc.ptrace(PEEKTEXT, child, address, 0)
     libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
-    passes, pending, stepping = [], 0, False
-    by_address = collections.Counter()
+    passes: list[Counter[str]] = []
+    pending, stepping = 0, False
+    by_address: Counter[int] = Counter()
     while True:
         libc.ptrace(SINGLESTEP if stepping else CONT, child, 0, pending)
         _, status = os.waitpid(child, 0)
@@ -57,7 +59,7 @@ def count(argv, begin, end, stdout, times=1):
             libc.ptrace(POKETEXT, child, address, text)
             stepping = True
         elif rip == where[end]:
-            by_name = collections.Counter()
+            by_name: Counter[str] = Counter()
             for at, number in by_address.items():
                 by_name[names[bisect.bisect_right(addresses, at) - 1]] += number
             passes.append(by_name)

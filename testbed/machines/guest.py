@@ -30,7 +30,7 @@ PACKAGES = {
 STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 
 
-def root():
+def root() -> pathlib.Path:
     """The guest's root directory, made if it is not there.
 
     It is unpacked from a tarball without device nodes or owners, so that it belongs to the user who made it, whoever that is, and

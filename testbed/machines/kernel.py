@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Container, Iterable, Iterator
 
 from .. import schema
 from ..series import topics as store
 from ..series import tree
-from ..series.base import git
+from ..series.base import Base, git
+from ..series.topics import Topic
 from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
 
 CONFIGS = pathlib.Path(__file__).with_name("configs")
@@ -23,8 +25,13 @@ KINDS = {
     "sim": ("base", "topics", "uml"),
     "smp": ("base", "topics", "uml", "smp"),
     "debug": ("base", "topics", "uml", "debug"),
-    "check": ("base", "topics", "uml", "kunit"),
     "x86": ("base", "topics", "x86"),
+}
+# What is compiled and never booted: {name: (its fragments, make's words for it)}.
+COMPILED = {
+    "check": (("base", "topics", "uml", "kunit"), ("ARCH=um", "SUBARCH=x86_64")),
+    "clang": (("base", "topics", "x86", "kunit"), ("ARCH=x86_64", "CC=clang-19")),
+    "i386": (("base", "topics", "i386", "kunit"), ("ARCH=i386",)),
 }
 # A kernel's text must not depend on where and when it was built, nor on the user's settings.
 ENV = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "knfsd-queue", "KBUILD_BUILD_HOST": "testbed",
@@ -42,56 +49,64 @@ class Flavour:
     configs: tuple[pathlib.Path, ...]
 
     @property
-    def name(self):
+    def name(self) -> str:
         return self.kind + (f"-{self.group}" if self.group else "")
 
     @property
-    def image(self):
+    def image(self) -> str:
         """What an executable of this flavour is called in build/NAME/."""
         return "linux" if self.name == "sim" else f"linux-{self.name.removeprefix('sim-')}"
 
     @property
-    def fragments(self):
+    def fragments(self) -> list[pathlib.Path]:
         """The fragments merged over tinyconfig, in order."""
-        return [path for name in KINDS[self.kind] for path in (self.configs if name == "topics" else [CONFIGS / f"{name}.config"])]
+        names = COMPILED[self.kind][0] if self.kind in COMPILED else KINDS[self.kind]
+        return [path for name in names for path in (self.configs if name == "topics" else [CONFIGS / f"{name}.config"])]
 
 
-def flavours(kind="sim"):
+def flavours(kind: str = "sim") -> dict[Flavour, list[Topic]]:
     """{flavour: [topics]}: topics that ask for the same fragments share kernels; one that asks for none uses the first group's."""
     topics = store.series()
     asked = {topic.name: tuple(one.config for one in store.closure(topics, topic.name) if one.config) for topic in topics}
     first = next((configs for configs in asked.values() if configs), ())
-    groups = {}
+    groups: dict[tuple[pathlib.Path, ...], list[Topic]] = {}
     for topic in topics:
         groups.setdefault(asked[topic.name] or first, []).append(topic)
     return {Flavour(kind, "" if configs == first else configs[-1].parent.name, configs): found for configs, found in groups.items()}
 
 
-def flavour(topic, kind="sim"):
+def flavour(topic: str, kind: str = "sim") -> Flavour:
     """The flavour that a topic's tests and experiments are run on."""
     return next(found for found, topics in flavours(kind).items() if topic in [one.name for one in topics])
 
 
-def everything():
-    """The flavour with every topic's options and every KUnit test, which is compiled and never booted."""
-    return Flavour("check", "", tuple(topic.config for topic in store.series() if topic.config))
+def everything(kind: str = "check") -> Flavour:
+    """The flavour of COMPILED with every topic's options and every KUnit test."""
+    return Flavour(kind, "", tuple(topic.config for topic in store.series() if topic.config))
 
 
-def for_qemu(kind):
+def for_qemu(kind: str) -> bool:
     """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
     return "uml" not in KINDS[kind]
 
 
-def make_line(kind):
-    return ("make", *(("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")), "LOCALVERSION=")
+def simulated(kind: str) -> bool:
+    """Whether a kind's clock is simulated; what is no kind of guest has the clock of the host."""
+    return kind in KINDS and not for_qemu(kind) and "smp" not in KINDS[kind]
 
 
-def image(kind):
+def make_line(kind: str) -> tuple[str, ...]:
+    """make, for what a kind is compiled for."""
+    words = COMPILED[kind][1] if kind in COMPILED else ("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")
+    return ("make", *words, "LOCALVERSION=")
+
+
+def image(kind: str) -> str:
     """What is booted, in a build directory."""
     return "arch/x86/boot/bzImage" if for_qemu(kind) else "linux"
 
 
-def asked(fragments):
+def asked(fragments: Iterable[pathlib.Path]) -> dict[str, str]:
     """{option: value asked for} over fragments; "n" for `# CONFIG_X is not set`."""
     options = {}
     for fragment in fragments:
@@ -103,13 +118,13 @@ def asked(fragments):
     return options
 
 
-def lost(options, config):
+def lost(options: dict[str, str], config: str) -> list[str]:
     """The options of `options` that the text of a .config does not have as asked."""
     have = dict(re.findall(r"^(CONFIG_\w+)=(.+)$", config, re.M))
     return [f"{name}={value} (is {have.get(name, 'n')})" for name, value in options.items() if have.get(name, "n") != value]
 
 
-def configure(src, out, what):
+def configure(src: pathlib.Path, out: pathlib.Path, what: Flavour) -> None:
     """Leave out/.config as the fragments say; not touched if neither they nor any Kconfig of the source changed."""
     out.mkdir(parents=True, exist_ok=True)
     key = out / "configured"
@@ -128,7 +143,7 @@ def configure(src, out, what):
     key.write_text(made_of)
 
 
-def sweep(out):
+def sweep(out: pathlib.Path) -> None:
     """Remove what a killed build may have left half-written, and keep what it finished.
 
     Kbuild writes .X.cmd after X, so an X without a .cmd as new was not finished. What was being written in the build's last ten
@@ -150,7 +165,7 @@ def sweep(out):
 
 
 @contextlib.contextmanager
-def building(out):
+def building(out: pathlib.Path) -> Iterator[None]:
     """Around a make in `out`: marks it, so that the next one knows if this one was killed. A failed make cleans up itself."""
     out.mkdir(parents=True, exist_ok=True)
     sweep(out)
@@ -163,7 +178,7 @@ def building(out):
     (out / "building").unlink()
 
 
-def make(src, out, kind, title, log):
+def make(src: pathlib.Path, out: pathlib.Path, kind: str, title: str, log: pathlib.Path) -> int:
     """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
     total = None if (out / "vmlinux").is_file() else OBJECTS.get(kind, 1240)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +188,7 @@ def make(src, out, kind, title, log):
         build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                  pass_fds=HELD)
-        for line in build.stdout:
+        for line in build.stdout or ():
             text.write(line)
             if re.match(r"  (CC|AS|HOSTCC) ", line):
                 count += 1
@@ -185,11 +200,11 @@ def make(src, out, kind, title, log):
     return count
 
 
-def compiler():
+def compiler() -> str:
     return run("gcc", "--version").stdout.splitlines()[0]
 
 
-def commits(base):
+def commits(base: Base) -> dict[str, str]:
     """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
     branch = f"queue-{store.queue_digest()}"
     done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
@@ -202,7 +217,7 @@ def commits(base):
     return {"base": base.commit, "patched": head}
 
 
-def variant(base, commit, name, patch):
+def variant(base: Base, commit: str, name: str, patch: str) -> str:
     """The commit that a test-only patch makes of `commit`, in base.repo."""
     branch = f"variant-{digest(commit, patch)}"
     done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
@@ -222,36 +237,38 @@ def variant(base, commit, name, patch):
     return made
 
 
-def content(base, commit):
+def content(base: Base, commit: str) -> str:
     """What identifies a commit's files: a patch whose message alone has changed makes the same kernel."""
     return git(base.repo, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
 
 
-def checkout(base, commit):
+def checkout(base: Base, commit: str) -> None:
     git(base.repo, "checkout", "-q", "--force", "--detach", commit)
     git(base.repo, "clean", "-fdq")
 
 
-def workplace(base, what):
+def workplace(base: Base, what: Flavour) -> pathlib.Path:
     """The build directory of a base and a flavour; make itself sees what changed in the configuration and the source."""
     return cache() / "build" / f"{what.name}-{digest(base.key, compiler())}"
 
 
-def kernels(base, what, variants=None):
+def kernels(base: Base, what: Flavour, variants: dict[str, str] | None = None, only: Container[str] | None = None) -> dict[str, pathlib.Path]:
     """Build the kernels of a flavour; returns {"base": path, "patched": path} of executables in build/.
 
-    variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
+    variants is {name: patch}: as many kernels more, each of patched with a test-only patch. only: of all those, the ones wanted.
     """
-    made = {}
+    made: dict[str, pathlib.Path] = {}
     with lock("source"):
         where = commits(base)
         where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
         for name, commit in where.items():
+            if only is not None and name not in only:
+                continue
             made[name] = executable(base, commit, what, name)
     return made
 
 
-def executable(base, commit, what, name):
+def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Path:
     """The kernel of a commit in build/NAME/, built unless one of the same content has been; hold the source's lock."""
     kept = cache() / "kernels" / f"{what.kind}-{digest(content(base, commit), compiler(), *what.fragments)}"
     if not kept.is_file():
@@ -262,7 +279,7 @@ def executable(base, commit, what, name):
     return path
 
 
-def link(kept, path):
+def link(kept: pathlib.Path, path: pathlib.Path) -> None:
     temporary = path.with_name(path.name + ".part")
     temporary.unlink(missing_ok=True)
     try:
@@ -273,7 +290,7 @@ def link(kept, path):
     temporary.unlink(missing_ok=True)  # of two names of the same file, rename() leaves both
 
 
-def build(base, commit, what, name, kept):
+def build(base: Base, commit: str, what: Flavour, name: str, kept: pathlib.Path) -> None:
     out = workplace(base, what)
     need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
     checkout(base, commit)
@@ -288,12 +305,12 @@ def build(base, commit, what, name, kept):
         shutil.copy2(out / image(what.kind), part)
 
 
-def targets():
+def targets() -> list[str]:
     """The directories of tools/testing/selftests that the topics' tests are in."""
     return list(dict.fromkeys(target for topic in store.series() for target in topic.selftests))
 
 
-def selftests(base):
+def selftests(base: Base) -> pathlib.Path:
     """Build and install the topics' kselftests; returns the directory that holds run_kselftest.sh."""
     with lock("source"):
         commit = commits(base)["patched"]
@@ -306,7 +323,7 @@ def selftests(base):
     return place
 
 
-def install_selftests(base, names, place, log):
+def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log: pathlib.Path) -> str:
     """Build selftests of the checked-out source into `place`; returns what make said. The source is not written to."""
     for name in names:
         if not (base.repo / "tools/testing/selftests" / name / "Makefile").is_file():

@@ -6,6 +6,7 @@ import pathlib
 from ..experiments import experiment as experiments
 from ..experiments import origin, run
 from ..experiments.experiment import Experiment
+from ..machines import kernel
 from ..series import base as bases
 from ..series.base import Base
 from ..util import BUILD, Tally, say
@@ -74,7 +75,7 @@ def demo() -> None:
     base = bases.find()
     for name in documents.shown():
         path = run.run(every[name], base)
-        say(f"on {base.name}, in {'simulated' if run.simulated(every[name].machine) else 'real'} time:")
+        say(f"on {base.name}, in {'simulated' if kernel.simulated(every[name].machine) else 'real'} time:")
         show(every[name], path, base, 1)
 
 

@@ -10,10 +10,15 @@ import dataclasses
 import os
 import pathlib
 import re
+import subprocess
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from .. import host
 from ..util import Fail, cache, digest, lock, need_space, run, say, whole
+
+Completed = subprocess.CompletedProcess[str]
 
 SERIES = "7.3"
 SUITE = "trixie-backports"
@@ -30,11 +35,10 @@ GIT_ENV = {
 }
 
 
-def git(repo, *args, **kwargs):
+def git(repo: pathlib.Path | None, *args: object, env: Mapping[str, str] | None = None, **kwargs: Any) -> Completed:
     """Run git in `repo` free of the user's settings; see util.run()."""
-    env = {**GIT_ENV, **kwargs.pop("env", {})}
     return run("git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", "-c", "gc.auto=0",
-               *args, cwd=repo, env=env, **kwargs)
+               *args, cwd=repo, env={**GIT_ENV, **(env or {})}, **kwargs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,17 +51,17 @@ class Base:
     packaged: bool = False
 
     @property
-    def key(self):
+    def key(self) -> str:
         return digest(self.name, self.commit)
 
 
-def find():
+def find() -> Base:
     """The base asked for by KSRC, or the packaged one."""
     ksrc = os.environ.get("KSRC")
     return from_tree(pathlib.Path(ksrc)) if ksrc else from_package()
 
 
-def version(makefile):
+def version(makefile: str) -> str | None:
     """The version a kernel's top Makefile states ("7.3.4", "7.4.0-rc1"), or None if it is no such Makefile."""
     found = dict(re.findall(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *= *(\S*)$", makefile, re.M))
     if not {"VERSION", "PATCHLEVEL", "SUBLEVEL"} <= found.keys():
@@ -65,7 +69,7 @@ def version(makefile):
     return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}".format(**found) + found.get("EXTRAVERSION", "")
 
 
-def from_tree(ksrc):
+def from_tree(ksrc: pathlib.Path) -> Base:
     path = ksrc.expanduser().resolve()
     if not path.is_dir():
         raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of the kernel")
@@ -92,7 +96,7 @@ def from_tree(ksrc):
     return Base(f"Linux {kernel} ({path.name} at {commit[:12]})", repo, commit)
 
 
-def from_package():
+def from_package() -> Base:
     """The newest linux-source-SERIES of the mirror, unpacked into a repository of one commit; asked for once a day."""
     package = f"linux-source-{SERIES}"
     checked = cache() / "apt" / "checked"
@@ -115,13 +119,13 @@ def from_package():
     return Base(f"Linux {have.split('-')[0]} ({package} {have})", repo, commit, packaged=True)
 
 
-def newest_have(package):
+def newest_have(package: str) -> str | None:
     have = sorted((cache() / "base").glob(f"{package}_*"), key=lambda p: p.stat().st_mtime)
     have = [p for p in have if not p.name.endswith(".part")]
     return have[-1].name.split("_", 1)[1] if have else None
 
 
-def candidate(package):
+def candidate(package: str) -> tuple[list[str] | str, str | None]:
     """(apt's options, the version it would install): a private apt state, so that the machine's own is not touched.
 
     The version is None when the mirror cannot be reached; when it can and has no such package, that is a Fail.
@@ -146,7 +150,7 @@ def candidate(package):
     return apt, found[1]
 
 
-def unpack(package, offered, apt):
+def unpack(package: str, offered: str, apt: list[str] | str) -> None:
     repo = cache() / "base" / f"{package}_{offered}"
     need_space(cache(), 5, "the kernel source")
     say(f"fetching {package} {offered} from the Debian mirror of this machine")

@@ -15,6 +15,7 @@ from ..util import ROOT, Fail, digest
 
 TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
+SELFTESTS = "tools/testing/selftests/"
 NAME = r"[a-z0-9][a-z0-9-]*"
 # Files that no experiment builds or runs: prose, KUnit, and selftests but for their libraries and programs.
 NO_FIGURE = re.compile(r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^tools/testing/selftests/.*/(?!lib\.sh$)[^/]+\.sh$"
@@ -32,6 +33,7 @@ TOML = schema.table(
     config=schema.STRING,
     selftests=schema.STRINGS,
     prepare=schema.STRING,
+    shell=schema.STRING,
     kunit=schema.STRINGS,
     compile=schema.STRINGS,
     readme=schema.STRINGS,
@@ -58,6 +60,8 @@ class Topic:
     selftests: tuple[str, ...]
     # Shell that the guest runs before the selftests.
     prepare: str
+    # Shell that `make shell` runs before there is a prompt, in the topic's first directory of selftests.
+    shell: str
     # Paths in the kernel of .kunitconfig files.
     kunit: tuple[str, ...]
     # Directories of the kernel that are compiled whenever one of the topic's patches changes a header.
@@ -99,6 +103,12 @@ class Topic:
         return self.cover[1]
 
     @property
+    def scripts(self) -> tuple[str, ...]:
+        """The selftests that the patches add or change: paths below tools/testing/selftests."""
+        found = (re.findall(rf"^\+\+\+ b/{SELFTESTS}(\S+\.sh)$", path.read_text(errors="replace"), re.M) for path in self.patches)
+        return tuple(dict.fromkeys(name for names in found for name in names))
+
+    @property
     def content(self) -> str:
         """A key of what the topic's patches change that can change a figure: not messages, prose, tests, nor where a line stands."""
         files: dict[str, list[str]] = {}
@@ -128,9 +138,10 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
-    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme", "quotes")}
-    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""), upstream=data.get("upstream", {}),
-                 posting=data.get("posting", ""), **several)
+    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit",
+                                                         "compile", "readme", "quotes")}
+    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""),
+                 shell=data.get("shell", ""), upstream=data.get("upstream", {}), posting=data.get("posting", ""), **several)
 
 
 def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
@@ -206,5 +217,8 @@ def changes(path: pathlib.Path) -> dict[str, list[str]]:
 
 def queue_digest(topics: list[Topic] | None = None) -> str:
     """A key of every byte of the series, messages and cover letters included."""
-    return digest(*(part for topic in topics or series() for path in (topic.home / "patches" / COVER, *topic.patches)
-                    for part in (topic.name, path.name, path)))
+    parts: list[str | pathlib.Path] = []
+    for topic in topics or series():
+        for path in (topic.home / "patches" / COVER, *topic.patches):
+            parts += [topic.name, path.name, path]
+    return digest(*parts)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import tempfile
+from collections.abc import Iterable
 
 from ..util import ROOT, TREE, Fail, digest, lock, remove, say
 from . import topics as store
@@ -26,7 +27,7 @@ FORMAT = ["format-patch", "--zero-commit", "--no-signature", "--no-numbered", "-
           "--diff-algorithm=histogram", "-q"]
 
 
-def stands_on(name, letter):
+def stands_on(name: str, letter: str) -> list[str]:
     """What the cover letter's line `Stands on: …` names: topics, or `the base alone`."""
     found = re.search(r"^Stands on: (.+)$", letter, re.M)
     if not found:
@@ -34,7 +35,7 @@ def stands_on(name, letter):
     return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
 
 
-def apply(repo, topics, commit):
+def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str) -> str:
     """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
 
     A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it already.
@@ -52,7 +53,7 @@ def apply(repo, topics, commit):
     return git(repo, "rev-parse", "HEAD").stdout.strip()
 
 
-def merged(base, topics):
+def merged(base: Base, topics: Iterable[Topic]) -> list[str]:
     """A line for each patch whose subject, or the one that its topic.toml says it has upstream, is in the base's history; no patch need apply for that."""
     log = git(base.repo, "log", f"--max-count={HISTORY}", "--format=%h %s", base.commit).stdout
     there = {subject.lower(): made for made, _, subject in (line.partition(" ") for line in log.splitlines())}
@@ -65,7 +66,7 @@ def merged(base, topics):
     return found
 
 
-def refused(repo, said):
+def refused(repo: pathlib.Path, said: str) -> str:
     """The message for a patch git am refused: which, where, the reject, and what to do. Leaves the repository clean."""
     state = pathlib.Path(git(repo, "rev-parse", "--absolute-git-dir").stdout.strip()) / "rebase-apply"
     if not (state / "patch").is_file():
@@ -90,27 +91,27 @@ def refused(repo, said):
 
 # The tree to work in.
 
-def state_file():
+def state_file() -> pathlib.Path:
     return TREE / ".git" / "knfsd-queue"
 
 
-def state():
+def state() -> dict[str, str] | None:
     """What the tree was made from: {base, commit, digest, head}; None without a tree."""
     return json.loads(state_file().read_text()) if state_file().is_file() else None
 
 
-def write_state(**new):
+def write_state(**new: str) -> None:
     temporary = state_file().with_name("knfsd-queue.part")
     temporary.write_text(json.dumps(new, indent=1) + "\n")
     temporary.rename(state_file())
 
 
-def untouched(was):
+def untouched(was: dict[str, str]) -> bool:
     """Whether the tree holds nothing but what it was made with."""
     return git(TREE, "rev-parse", "HEAD").stdout.strip() == was["head"] and not loose()
 
 
-def loose():
+def loose() -> str:
     """What in the tree no commit holds: changed and new files, a rebase or git am under way."""
     found = git(TREE, "status", "--porcelain").stdout
     for part in ("rebase-apply", "rebase-merge"):
@@ -119,7 +120,7 @@ def loose():
     return found
 
 
-def tree(base, force=False):
+def tree(base: Base, force: bool = False) -> None:
     """Materialise base + patches in tree/, or bring it up to date; never over work that was not exported."""
     with lock("tree-" + digest(str(ROOT))):
         was = state()
@@ -149,7 +150,7 @@ def tree(base, force=False):
         say(f"tree/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")
 
 
-def save():
+def save() -> None:
     """Keep what the tree holds: loose changes in the stash, commits on a branch saved-N."""
     for abort in ("am", "rebase"):
         git(TREE, abort, "--abort", check=False)
@@ -160,15 +161,18 @@ def save():
     say(f"what tree/ held is on its branch {name}; loose changes are in its stash")
 
 
-def topic_commits():
+def topic_commits() -> list[tuple[str, str]]:
     """[(commit, subject)] of the tree, oldest first, cover letters included."""
-    out = git(TREE, "log", "--reverse", "--format=%H %s", f"{state()['commit']}..HEAD").stdout
-    return [tuple(line.split(" ", 1)) for line in out.splitlines()]
+    was = state()
+    if not was:
+        return []
+    out = git(TREE, "log", "--reverse", "--format=%H %s", f"{was['commit']}..HEAD").stdout
+    return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in out.splitlines())]
 
 
-def write_patches(target):
+def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
     """Write what the tree holds below the directory `target` as topics/ has it; returns {topic: its cover letter's (subject, letter)}."""
-    topics = []
+    topics: list[tuple[str, str, list[str]]] = []
     for commit, subject in topic_commits():
         if subject.startswith(MARK):
             topics.append((commit, subject.removeprefix(MARK).strip(), []))
@@ -194,7 +198,7 @@ def write_patches(target):
     return covers
 
 
-def cover(name, mark, commits):
+def cover(name: str, mark: str, commits: list[str]) -> str:
     """The cover letter as a file: the commit's own text, then the generated list and diffstat."""
     message = git(TREE, "log", "-1", "--format=%B", mark).stdout
     _, subject, letter = (message.strip().split("\n\n", 2) + ["", ""])[:3]
@@ -209,7 +213,7 @@ def cover(name, mark, commits):
             f"{letter.strip()}\n\n---\n{len(commits)} patches:\n{titles}\n{stat}")
 
 
-def agreed(covers):
+def agreed(covers: dict[str, tuple[str, str]]) -> None:
     """Fail unless topics/ can take these topics as they are: what goes by hand is named before anything is written."""
     have = {topic.name: topic for topic in series()}
     for name, (_, letter) in covers.items():
@@ -224,7 +228,7 @@ def agreed(covers):
                        f"`git rm -r topics/{name}` if it is to go, then `make export`")
 
 
-def write_order(names):
+def write_order(names: Iterable[str]) -> None:
     """Bring topics/order up to date, unless it has the topics in this order already."""
     path = store.TOPICS / "order"
     if [topic.name for topic in series()] != list(names):
@@ -232,7 +236,7 @@ def write_order(names):
         path.write_text("".join(f"{line}\n" for line in [*comments, *names]))
 
 
-def export():
+def export() -> None:
     """Write the tree's commits back to topics/NAME/patches."""
     with lock("tree-" + digest(str(ROOT))):
         was = state()
@@ -255,7 +259,7 @@ def export():
         say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
 
 
-def replace(new, covers):
+def replace(new: pathlib.Path, covers: dict[str, tuple[str, str]]) -> None:
     """Put the patches below `new` in the place of those in topics/, touching only files that differ."""
     for name, (subject, letter) in covers.items():
         target = store.TOPICS / name
@@ -276,7 +280,7 @@ def replace(new, covers):
         remove(topic)
 
 
-def check_exported():
+def check_exported() -> None:
     """Fail when tree/ holds what topics/ does not. Fast: it is meant for hooks."""
     was = state()
     if not was:
@@ -294,9 +298,9 @@ def check_exported():
     say("tree/ holds nothing that topics/ does not")
 
 
-def different(one, other):
+def different(one: pathlib.Path, other: pathlib.Path) -> list[str]:
     """The relative paths of patches and their lists that differ between two directories."""
-    def files(top):
+    def files(top: pathlib.Path) -> dict[str, bytes]:
         return {str(path.relative_to(top)): path.read_bytes() for path in top.glob("*/patches/*")}
     a, b = files(one), files(other)
     return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))

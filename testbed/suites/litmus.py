@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Litmus tests: what the queue claims about memory order, judged by herd7 on the kernel's own model."""
 
+import pathlib
 import re
+from collections.abc import Sequence
 
 from .. import host
 from ..machines import kernel
-from ..util import cache, digest, lock, need_space, run, say, whole
+from ..series.base import Base
+from ..util import Tally, cache, digest, lock, need_space, run, say, whole
 from . import check
 
 # The oldest Debian release that has a herd7 which the kernel's model works with.
@@ -13,7 +16,7 @@ SUITE = "forky"
 PACKAGE = "herdtools7"
 
 
-def herd():
+def herd() -> list[object]:
     """herd7 as the beginning of a command line. Its root is not entered: the root's dynamic loader runs it, which anybody may."""
     root = cache() / "herd" / digest(SUITE, PACKAGE)
     with lock("herd"):
@@ -33,7 +36,7 @@ def herd():
             usr / "bin/herd7", "-set-libdir", usr / "share/herdtools7/herd"]
 
 
-def judge(source, name, command=None):
+def judge(source: pathlib.Path, name: str, command: Sequence[object] | None = None) -> str:
     """What is wrong with the litmus test `name` of a checked-out kernel source; "" if herd7 finds what the test says it does."""
     wanted = re.search(r"Result: (Always|Sometimes|Never)\b", (source / name).read_text())
     if not wanted:
@@ -47,7 +50,7 @@ def judge(source, name, command=None):
     return "" if found[1] == wanted[1] else f"it says {wanted[1]}; herd7 says {found[1]} ({found[2]} executions of {int(found[2]) + int(found[3])})"
 
 
-def litmus(base, tally):
+def litmus(base: Base, tally: Tally) -> None:
     """Every litmus test that the queue brings or changes."""
     command = herd()
     version = run(*command, "-version").stdout.split(",")[0]

@@ -7,12 +7,15 @@ one in a litmus test is herd7's. What noticed which is written to build/mutants/
 
 import contextlib
 import os
+import pathlib
 import re
+from collections.abc import Iterable, Iterator
 
 from ..machines import kernel
 from ..series import topics as store
-from ..series.base import git
-from ..util import BUILD, Fail, lock, say, tail
+from ..series.base import Base, git
+from ..series.topics import Topic
+from ..util import BUILD, Fail, Tally, lock, say, tail
 from . import check, litmus
 from . import kunit as suites
 
@@ -22,11 +25,11 @@ LIMIT = 240
 CPUS = 2
 
 
-def faults(topic):
+def faults(topic: Topic) -> list[pathlib.Path]:
     return sorted((topic.home / "mutants").glob("*.patch"))
 
 
-def mutants(base, tally, names=()):
+def mutants(base: Base, tally: Tally, names: Iterable[str] = ()) -> None:
     """Judge the mutants of the topics named, or of all that have any."""
     topics = store.series()
     have = [topic.name for topic in topics if faults(topic)]
@@ -38,7 +41,7 @@ def mutants(base, tally, names=()):
             judge(base, tally, topic)
 
 
-def judge(base, tally, topic):
+def judge(base: Base, tally: Tally, topic: Topic) -> None:
     name = topic.name
     patched = kernel.commits(base)["patched"]
     brought = [path for one, _, commit in check.steps(base, store.series()) if one.name == name for path in check.touched(base.repo, commit)]
@@ -59,7 +62,7 @@ def judge(base, tally, topic):
 
 
 @contextlib.contextmanager
-def broken(base, fault, code):
+def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[list[str]]:
     """Put a fault into the checked-out source for a while; gives the files it changed.
 
     Times stay as they were, and of the objects only the topic's own and the fault's are made again: a header like mpscq.h
@@ -69,9 +72,9 @@ def broken(base, fault, code):
     paths = [base.repo / path for path in changed]
     was = {path: (path.read_bytes(), path.stat()) for path in paths if path.is_file()}
 
-    def settle():
-        for path, (_, stat) in was.items():
-            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    def settle() -> None:
+        for known, (_, stat) in was.items():
+            os.utime(known, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         for path in {*code, *changed}:
             (suites.kunit_place(base, CPUS) / path).with_suffix(".o").unlink(missing_ok=True)
 
@@ -87,7 +90,7 @@ def broken(base, fault, code):
         settle()
 
 
-def notice(base, configs, code, fault, outcome):
+def notice(base: Base, configs: list[str], code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path) -> None:
     """Fail unless a test notices the fault; writes down which."""
     with broken(base, fault, code) as changed:
         if all(path.endswith(".litmus") for path in changed):
@@ -103,7 +106,7 @@ def notice(base, configs, code, fault, outcome):
         text.write(f"{fault.stem}\n" + "".join(f"    {line}\n" for line in found))
 
 
-def kunit(base, configs, log):
+def kunit(base: Base, configs: list[str], log: pathlib.Path) -> tuple[str, str | None]:
     """Run the suites on two CPUs; returns (what is wrong, the counts as kunit.py says them)."""
     done = suites.run_kunit(base, configs, log, CPUS, LIMIT)
     if "ERROR:root:" in done.stdout or not re.search(r"Starting KUnit Kernel", done.stdout):
@@ -114,7 +117,7 @@ def kunit(base, configs, log):
     return "", f"{counts['passed']} on {CPUS} CPUs"
 
 
-def killers(text):
+def killers(text: str) -> list[str]:
     """What noticed, of kunit.py's output: the cases that failed, and whether the kernel then hung or crashed."""
     found = re.findall(r"^\[[\d:]+\] \[FAILED\] (\w+)$", text, re.M)
     return found + ["a hang or a crash"] * bool(re.search(r"^\[[\d:]+\] =+ \[CRASHED\] ", text, re.M))

@@ -2,82 +2,129 @@
 """The topics' kselftests in the guest, on patched, where all must pass, and on base, where the cases of fails-on-base must fail."""
 
 import concurrent.futures
-import functools
 import os
+import pathlib
 import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 
-from ..machines import guest, kernel, qemu, uml
-from ..series.topics import listed
-from ..util import BUILD, say
+from ..machines import boot, guest, kernel
+from ..series import topics as store
+from ..series.base import Base
+from ..series.topics import Topic, listed
+from ..util import BUILD, Fail, Tally, bar, say
 
 # Seconds of real time for a whole boot; for one script, of the guest's time.
-LIMIT = {"sim": 900, "x86": 10800}
-TIMEOUT = {"sim": 300, "x86": 900}
+LIMIT = {"sim": 900, "debug": 7200, "x86": 10800}
+TIMEOUT = {"sim": 300, "debug": 300, "x86": 900}
+# A kernel that looks for faults has none to compare with.
+KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
+LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
-def left_out(topics, kind):
-    """{script: why it is not run on this kind of machine}, of the topics' files left-out."""
+def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
+    """{script: why it is not run on this kind of machine}, of the topics' files left-out; what has simulated time leaves out the same."""
+    kind = "sim" if kernel.simulated(kind) else kind
     words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
     return {script: why for where, script, why in words if where == kind}
 
 
-def fails_on_base(topics, kind):
+def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     """The cases that have to fail on the base, on this kind of machine."""
     names = ("fails-on-base",) if kind == "sim" else ("fails-on-base", f"fails-on-base.{kind}")
     cases = [case for topic in topics for name in names for case in listed(topic.home / name)]
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
 
 
-def selftests(base, tally, kind="sim"):
-    """All topics' selftests, on one guest of each kernel for each group of topics that share a configuration."""
+def selftests(base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = ()) -> None:
+    """All topics' selftests, on one guest of each kernel for each group of topics that share a configuration.
+
+    only: paths of scripts below the selftests' directory; no other is run.
+    """
+    tally.suite = "selftests"
     place = kernel.selftests(base)
     for what, topics in kernel.flavours(kind).items():
-        if any(topic.selftests for topic in topics):
-            judge(tally, what, topics, place, kernel.kernels(base, what))
+        here = [path for path in only if path.rpartition("/")[0] in directories(topics)]
+        if directories(topics) and (here or not only):
+            judge(tally, what, topics, place, kernel.kernels(base, what, only=KERNELS[kind]), here)
 
 
-def script(topics, kind, place):
-    """What the guest runs: the kernel's own runner, over the topics' directories."""
+def directories(topics: Iterable[Topic]) -> list[str]:
+    return list(dict.fromkeys(target for topic in topics for target in topic.selftests))
+
+
+def script(topics: Collection[Topic], kind: str, place: pathlib.Path, only: Collection[str] = ()) -> str:
+    """What the guest runs: the kernel's own runner, over the topics' directories or over the scripts named."""
     lines = ["#!/bin/bash", *(topic.prepare for topic in topics if topic.prepare)]
     have = [line.partition(":") for line in (place / "kselftest-list.txt").read_text().split()]
-    words = [f"-c {name}" for name in dict.fromkeys(target for topic in topics for target in topic.selftests)]
-    words += [f"-S {collection}:{name}" for collection, _, name in have if name in left_out(topics, kind)]
+    if only:
+        words = [f"-t {directory}:{name}" for directory, _, name in (path.rpartition("/") for path in only)]
+    else:
+        words = [f"-c {name}" for name in directories(topics)]
+        words += [f"-S {collection}:{name}" for collection, _, name in have if name in left_out(topics, kind)]
     # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again, which has to be a pipe.
-    return "\n".join([*lines, f"cd /host{place} && ./run_kselftest.sh {' '.join(words)} -o {TIMEOUT[kind]} 2>&1 | cat >/results/ktap"]) + "\n"
+    lines += [f"cd /host{place} && ./run_kselftest.sh {' '.join(words)} -o {TIMEOUT[kind]} 2>&1 | cat >/results/ktap"]
+    if kind == "debug":
+        lines += [f". /host{shlex.quote(str(LEAKS))}"]
+    return "\n".join(lines) + "\n"
 
 
-def judge(tally, what, topics, place, kernels):
+def judge(tally: Tally, what: kernel.Flavour, topics: Collection[Topic], place: pathlib.Path, kernels: Mapping[str, pathlib.Path],
+          only: Collection[str] = ()) -> None:
     """Run the selftests of topics of a flavour and count each case."""
-    without = left_out(topics, what.kind)
+    kind = what.kind
+    names = {path.rpartition("/")[2] for path in only}
+    without = {} if only else left_out(topics, kind)
     text = BUILD / f"selftests-{what.name}.sh"
     text.parent.mkdir(exist_ok=True)
-    text.write_text(script(topics, what.kind, place))
+    text.write_text(script(topics, kind, place, only))
     guest.root()
-    say("; ".join([f"running the selftests on {', '.join(kernels)} ({what.name})", *(f"without {name}: {why}" for name, why in without.items())]))
-    expected = fails_on_base(topics, what.kind)
-    emulated = kernel.for_qemu(what.kind)
-    machine = qemu.boot if emulated else functools.partial(uml.boot, simulated=what.kind == "sim")
+    say("; ".join([f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})",
+                   *(f"without {name}: {why}" for name, why in without.items())]))
+    expected = {case for case in fails_on_base(topics, kind) if not only or case.partition(": ")[0] in names}
+    results = {name: BUILD / f"selftests-{name}-{what.name}" for name in kernels}
     # A guest of QEMU's keeps two CPUs busy.
-    with concurrent.futures.ThreadPoolExecutor(1 if emulated else len(os.sched_getaffinity(0))) as pool:
-        boots = {name: pool.submit(machine, path, text, BUILD / f"selftests-{name}-{what.name}", LIMIT[what.kind])
-                 for name, path in kernels.items()}
-    results = {}
-    for name, boot in boots.items():
-        tally.run(f"the guest that ran the selftests on {name} ({what.name}) is healthy", boot.result)
-        said = BUILD / f"selftests-{name}-{what.name}" / "ktap"
-        results[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
-        if not results[name]:
+    with concurrent.futures.ThreadPoolExecutor(1 if kernel.for_qemu(kind) else len(os.sched_getaffinity(0))) as pool:
+        boots = {name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind) for name, path in kernels.items()}
+        watch(list(boots.values()), [where / "ktap" for where in results.values()])
+    found = {}
+    for name, ended in boots.items():
+        tally.run(f"the guest that ran the selftests on {name} ({what.name}) is healthy", ended.result)
+        said = results[name] / "ktap"
+        found[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
+        if not found[name]:
             tally.that(f"selftests on {name}", f"no test was run; see {said.parent}")
-    for case, verdict in {**dict.fromkeys(sorted(expected), "was not run"), **results["patched"]}.items():
-        tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {BUILD}/selftests-patched-{what.name}/ktap")
-    for case in sorted(expected):
-        verdict = results["base"].get(case, "was not run")
-        tally.that(f"base: fails as it should: {case}", "" if verdict == "not ok" else f"on base it is: {verdict}")
+    for case, verdict in {**dict.fromkeys(sorted(expected), "was not run"), **found["patched"]}.items():
+        tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {results['patched']}/ktap")
+    if "base" in found:
+        for case in sorted(expected):
+            verdict = found["base"].get(case, "was not run")
+            tally.that(f"base: fails as it should: {case}", "" if verdict == "not ok" else f"on base it is: {verdict}")
+        for case, verdict in found["base"].items() if only else ():
+            print(f"     base: {verdict}: {case}", flush=True)
+    if kind == "debug" and not only:
+        leaks = results["patched"] / "leaks"
+        tally.that("patched: kmemleak finds nothing that nobody frees",
+                   leaks.read_text(errors="replace") if leaks.is_file() else f"it was not asked; see {results['patched']}/console")
 
 
-def ktap(text):
+def watch(boots: Collection[concurrent.futures.Future[pathlib.Path]], ktaps: Collection[pathlib.Path]) -> None:
+    """Show on a terminal how many scripts are done, until all boots have ended."""
+    with bar(None, "selftests", "scripts") as progress:
+        pending = set(boots)
+        while pending:
+            pending = concurrent.futures.wait(pending, timeout=0.5).not_done
+            texts = [path.read_text(errors="replace") for path in ktaps if path.is_file()]
+            plans = [int(found[1]) for text in texts if (found := re.search(r"^1\.\.(\d+)$", text, re.M))]
+            progress.total = len(boots) * max(plans, default=0) or None
+            progress.n = sum(len(re.findall(r"^(?:not )?ok \d", text, re.M)) for text in texts)
+            progress.refresh()
+
+
+def ktap(text: str) -> dict[str, str]:
     """{"script: case": "ok" | "not ok" | "skipped"} of run_kselftest.sh's output; a script without cases is its own."""
-    verdicts, cases = {}, {}
+    verdicts: dict[str, str] = {}
+    cases: dict[str, str] = {}
     for line in text.splitlines():
         found = re.match(r"(# )?(ok|not ok) \d+ -? ?(.*?)(?:\s+#\s*(.*))?$", line)
         if not found:
@@ -94,3 +141,20 @@ def ktap(text):
             verdicts[script] = verdict
         cases = {}
     return verdicts
+
+
+def named(name: str, kind: str) -> tuple[list[Topic], list[str]]:
+    """What T=name is: (topics whose KUnit suites are to be run, paths of selftests); Fail names what there is."""
+    topics = store.series()
+    brought = {path: topic for topic in topics for path in topic.scripts if path.rpartition("/")[0] in directories(topics)}
+    tests = {path.rpartition("/")[2]: path for path in brought if path.rpartition("/")[2] != "lib.sh"}
+    without = left_out(topics, kind)
+    if name in tests:
+        if name in without:
+            raise Fail(f"{name} is not run on this machine ({kind}): {without[name]}")
+        return [], [tests[name]]
+    if name in [topic.name for topic in topics]:
+        topic = store.named(topics, name)
+        found = [path for script, path in tests.items() if brought[path] is topic or path in topic.scripts]
+        return [topic], [path for path in found if path.rpartition("/")[2] not in without]
+    raise Fail(f"T={name}: no topic and no selftest; topics: {', '.join(topic.name for topic in topics)}; selftests: {', '.join(sorted(tests))}")

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A guest to look into: one with a terminal, and User-mode Linux under gdb. Both run on real time, or nobody could type."""
+
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import termios
+from collections.abc import Sequence
+
+from ..series import topics as store
+from ..series.base import Base
+from ..series.topics import Topic
+from ..util import BUILD, Fail, remove, say
+from . import boot, kernel
+
+INSIDE = pathlib.Path(__file__).with_name("guest") / "shell.sh"
+# User-mode Linux is told of page faults, timers and its processes' system calls by signals.
+SIGNALS = ("SIGSEGV", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGWINCH", "SIGTRAP")
+
+
+def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
+    """What to boot for a topic, or without one for the first group of topics; and the topics whose shell snippets belong there."""
+    topics = store.series()
+    if topic:
+        store.named(topics, topic)
+        return kernel.flavour(topic, kind), store.closure(topics, topic)
+    return next(iter(kernel.flavours(kind).items()))
+
+
+def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[int, int], term: str) -> str:
+    """What the guest runs: what the topics say has to be up, in the directory of their selftests, then a prompt."""
+    first = next((target for topic in topics for target in topic.selftests), "")
+    setting = {"TERMINAL": "ttyS0" if kernel.for_qemu(kind) else "tty0", "COLUMNS": size[0], "LINES": size[1], "TERM": term}
+    return "\n".join(["#!/bin/bash", "# Variables and functions that come now are there at the prompt, too.", "set -a",
+                      *(f"{name}={shlex.quote(str(value))}" for name, value in setting.items()),
+                      f"cd /host{shlex.quote(str(tests / first))} || exit 1",
+                      *(topic.prepare for topic in topics if topic.prepare), *(topic.shell.rstrip() for topic in topics if topic.shell),
+                      "set +a", f". /host{shlex.quote(str(INSIDE))}"]) + "\n"
+
+
+def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -> None:
+    """A prompt in a guest that runs the kernel `name`; returns when the guest has been left."""
+    if not sys.stdin.isatty():
+        raise Fail("make shell needs a terminal: run it by hand, or give it one with script(1)")
+    what, topics = flavour(topic, kind)
+    results, image, text = prepare(base, what, topics, name)
+    say(f"{name} ({what.name}); Ctrl-D or `exit` ends it, dmesg has what the kernel says; "
+        f"the host is below /host, and {results} is /results")
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        with (boot.machine(kind, image, text, results, ("quiet", "loglevel=1"), simulated=False, terminal=True) as (line, held),
+              open(results / "console", "ab") as log):
+            # In our process group, or the terminal would not be the guest's.
+            subprocess.run(line, stderr=log, pass_fds=held)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+    if (results / "dmesg").is_file():
+        boot.verdict(results / "dmesg", results / "exit", 0, 0)
+
+
+def prepare(base: Base, what: kernel.Flavour, topics: Sequence[Topic], name: str) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
+    """(the results' directory, the kernel, the guest's script), built and written."""
+    size = shutil.get_terminal_size()
+    tests = kernel.selftests(base)
+    image = kernel.kernels(base, what, only=(name,))[name].resolve()
+    results = BUILD / "shell"
+    remove(results)
+    results.mkdir(parents=True)
+    text = BUILD / "shell.sh"
+    text.write_text(script(topics, what.kind, tests, (size.columns, size.lines), "xterm"))
+    return results.resolve(), image, text.resolve()
+
+
+def gdb_line(image: pathlib.Path, line: Sequence[str]) -> list[str]:
+    """gdb with the guest's command line: `run` boots it."""
+    handle = [word for name in SIGNALS for word in ("-ex", f"handle {name} nostop noprint pass")]
+    return ["gdb", "-q", "-ex", "set pagination off", "-ex", "set print thread-events off", *handle, "--args", str(image), *line[1:]]
+
+
+def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched", commands: Sequence[str] = ()) -> None:
+    """gdb on User-mode Linux, with the guest's command line; commands: what gdb is to do first."""
+    if kernel.for_qemu(kind):
+        raise Fail(f"make gdb is for User-mode Linux; KIND={kind} is not: {', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are")
+    what, topics = flavour(topic, kind)
+    results, image, text = prepare(base, what, topics, name)
+    # Its own script: one that waits, for the terminal is gdb's.
+    text.write_text(text.read_text().replace(str(INSIDE), str(INSIDE.with_name("wait.sh"))))
+    say(f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; Ctrl-C stops the kernel"
+        + ("" if kind == "debug" else "; KIND=debug has lines and variables"))
+    with boot.machine(kind, image, text, results, (), simulated=False) as (line, held):
+        subprocess.run([*gdb_line(image, line), *(word for command in commands for word in ("-ex", command))], pass_fds=held)

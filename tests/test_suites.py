@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The inner loop's names, what is counted and kept, and what `make check` finds."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import MAKEFILE, Fail, commit
+
+from testbed import util
+from testbed.machines import kernel, shell
+from testbed.series import base, topics, tree
+from testbed.suites import check, kunit, selftests
+
+SCRIPT = "#!/bin/bash\n. ./lib.sh\n"
+
+
+@pytest.fixture
+def tested(place, ksrc):
+    """The topics one and two, whose patches bring selftests of net/: fast.sh and slow.sh."""
+    found = base.from_tree(ksrc)
+    tree.tree(found)
+    for name, script in (("one", "fast"), ("two", "slow")):
+        base.git(tree.TREE, "commit", "-q", "--allow-empty", "-m",
+                 f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nStands on: {'one' if name == 'two' else 'the base alone'}\n")
+        commit(tree.TREE, f"tools/testing/selftests/net/{script}.sh", SCRIPT, f"selftests: add {script}")
+    commit(tree.TREE, "tools/testing/selftests/net/lib.sh", SCRIPT, "selftests: add a library")
+    tree.export()
+    path = place / "topics/one/topic.toml"
+    path.write_text(path.read_text() + 'selftests = ["net"]\nshell = "start_a_server"\nkunit = ["net/.kunitconfig"]\n')
+    (place / "topics/two/left-out").write_text("x86 slow.sh it is slow\n")
+    return found
+
+
+def test_a_name_is_a_script_or_a_topic(tested):
+    assert selftests.named("fast.sh", "sim") == ([], ["net/fast.sh"])
+    of, scripts = selftests.named("two", "sim")
+    assert [topic.name for topic in of] == ["two"] and scripts == ["net/slow.sh"]
+    assert selftests.named("two", "x86")[1] == []
+
+
+@pytest.mark.parametrize("name, kind, said", [
+    ("fats.sh", "sim", r"T=fats.sh: no topic and no selftest; topics: one, two; selftests: fast.sh, slow.sh"),
+    ("lib.sh", "sim", "no topic and no selftest"),
+    ("slow.sh", "x86", r"slow.sh is not run on this machine \(x86\): it is slow"),
+])
+def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
+    with pytest.raises(Fail, match=said) as fail:
+        selftests.named(name, kind)
+    assert "\n" not in str(fail.value)
+
+
+@pytest.mark.parametrize("words, said", [
+    (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86')"),
+    (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
+    (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
+    (["kunit"], "the following arguments are required: SUITE"),
+])
+def test_a_bad_option_is_one_line(words, said):
+    done = subprocess.run([sys.executable, "-m", "testbed", *words], cwd=util.ROOT, text=True, capture_output=True)
+    assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_one_script_is_all_that_the_guest_runs(tested, tmp_path):
+    (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\nnet:slow.sh\n")
+    found = topics.series()
+    assert "./run_kselftest.sh -t net:fast.sh -o 300" in selftests.script(found, "sim", tmp_path, ["net/fast.sh"])
+    assert "-c net -S net:slow.sh" in selftests.script(found, "x86", tmp_path)
+    assert "leaks.sh" in selftests.script(found, "debug", tmp_path)
+
+
+def test_the_shell_has_what_the_topics_say(tested, tmp_path):
+    text = shell.script(topics.series(), "sim", tmp_path, (132, 50), "xterm")
+    assert "TERMINAL=tty0\nCOLUMNS=132\nLINES=50\n" in text and f"cd /host{tmp_path}/net ||" in text
+    assert text.index("start_a_server") < text.index("guest/shell.sh")
+    assert "TERMINAL=ttyS0" in shell.script([], "x86", tmp_path, (80, 24), "xterm")
+
+
+def test_a_shell_needs_a_terminal(tested, monkeypatch):
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    with pytest.raises(Fail, match="needs a terminal"):
+        shell.shell(tested)
+
+
+def test_gdb_is_for_user_mode_linux(tested):
+    with pytest.raises(Fail, match="KIND=x86 is not: sim, smp, debug are"):
+        shell.gdb(tested, kind="x86")
+    assert shell.gdb_line(pathlib.Path("/linux"), ["linux", "mem=1G"])[-3:] == ["--args", "/linux", "mem=1G"]
+
+
+def test_unknown_topics_of_a_shell_are_told(tested):
+    with pytest.raises(Fail, match="there is no topic three; there are: one, two"):
+        shell.flavour("three", "sim")
+
+
+def test_every_check_is_in_the_junit_file(tmp_path, capsys):
+    tally = util.Tally()
+    tally.that("this holds", "")
+    tally.suite = "check"
+    tally.that("this does not", "line 1\x1b[31m\nline 2")
+    tally.add("KUnit", {"suite.case": "", "suite.other": "fail"})
+    assert tally.close(tmp_path / "junit.xml") == 1 and (tally.passed, tally.failed) == (2, 2)
+    assert util.read_junit(tmp_path / "junit.xml") == {
+        "testbed.this holds": "", "check.this does not": "failure: line 1[31m", "KUnit.suite.case": "",
+        "KUnit.suite.other": "failure: fail"}
+    assert capsys.readouterr().out.endswith("2 passed, 2 failed\n")
+
+
+def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
+    said = {"name": "all", "sub_groups": [{"name": "queue", "test_cases": [
+        {"name": "one", "status": "PASS"}, {"name": "two", "status": "SKIP"}], "sub_groups": [
+            {"name": "sizes", "test_cases": [{"name": "4k", "status": "FAIL"}, {"name": "4k", "status": "PASS"}]}]}]}
+    assert kunit.cases(said) == {"queue.one": "", "queue.two": "skip", "queue.sizes.4k": "fail", "queue.sizes.4k (1)": ""}
+
+
+def test_a_file_that_comes_and_goes_is_found(tested):
+    repo = tree.TREE
+    commit(repo, "net/helper.c", "int x;\n" * 20, "NET: add a helper")
+    (repo / "net/helper.c").rename(repo / "net/moved.c")
+    commit(repo, "net/queue.c", "other\n", "NET: move it")
+    (repo / "net/moved.c").unlink()
+    commit(repo, "net/queue.c", "third\n", "NET: do without")
+    commits = base.git(repo, "rev-list", "--reverse", "HEAD~3..HEAD").stdout.split()
+    assert check.come_and_gone(repo, commits) == ["net/moved.c"]
+    assert check.come_and_gone(repo, commits[:2]) == [] and check.come_and_gone(repo, commits[2:]) == []
+
+
+@pytest.mark.parametrize("line, problem", [
+    ('{hash} ("base")', ""),
+    ('{hash} ("other")', 'is "base", not "other"'),
+    ('0123456789ab ("base")', "the base has no commit 0123456789ab"),
+    ('{hash}', "not 12 digits or more of a commit and its subject"),
+])
+def test_fixes_lines_are_verified_in_a_base_with_history(ksrc, tmp_path, line, problem, capsys):
+    found = base.from_tree(ksrc)
+    assert not check.has_history(found)
+    commit(ksrc, "Makefile", MAKEFILE + "# more\n", "second")
+    found = base.from_tree(ksrc)
+    assert check.has_history(found)
+    known = base.git(ksrc, "rev-parse", "HEAD~1").stdout[:12]
+    patch = tmp_path / "0001.patch"
+    patch.write_text(f"From: x\nSubject: [PATCH] y\n\nWhy.\n\nFixes: {line.format(hash=known)}\n---\n file | 1 +\n")
+    said = "\n".join(check.fixes(found, patch))
+    assert problem in said and bool(problem) == bool(said)
+
+
+def test_what_a_compiler_says_is_compared_without_line_numbers():
+    one = check.complaints("  CC x.o\n../net/x.c:12:3: warning: odd [-Wodd]\nmake: fine\n")
+    assert one == check.complaints("net/x.c:99:1: warning: odd [-Wodd]") != set()
+
+
+def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
+    bad = tmp_path / "configs" / ".." / "guest" / "bad.sh"
+    (tmp_path / "guest").mkdir()
+    (tmp_path / ".ci").mkdir()
+    bad.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "guest/bad.sh").write_text("#!/bin/sh\nif [ $x == ]; then\n")
+    (tmp_path / ".ci/run").write_text("#!/bin/sh\nexit 0\n")
+    monkeypatch.setattr(kernel, "CONFIGS", tmp_path / "configs")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    tally = util.Tally()
+    check.shell_scripts(tested, [], tally)
+    assert [bool(case.problem) for case in tally.cases] == [True, False]
