@@ -7,7 +7,7 @@ import re
 import pytest
 from conftest import Fail
 
-from testbed import util
+from testbed import cli, util
 from testbed.report import documents, figures
 from testbed.series import topics
 
@@ -48,6 +48,22 @@ def test_links_lead_somewhere(path):
                 else ()
             )
             assert not anchor or anchor in heads, f"{path.name}: {link}"
+
+
+def test_the_reference_has_every_command_and_variable():
+    for name in cli.COMMANDS:
+        assert f"`make {name}`" in REFERENCE, f"docs/reference.md lacks make {name}"
+    makefile = (util.ROOT / "Makefile").read_text()
+    for name in set(re.findall(r"\$\((?:if \$\(|or \$\()?([A-Z]+)\b", makefile)) - {"TESTBED", "CURDIR"}:
+        assert re.search(rf"`{name}=?[^`]*`", REFERENCE), f"docs/reference.md lacks the variable {name}"
+    for name in re.findall(r"^\| `make ([a-z-]+)`", REFERENCE, re.M):
+        assert name in {*cli.COMMANDS, "help"}, f"docs/reference.md has make {name}, which is no command"
+
+
+def test_the_documents_name_no_command_that_there_is_not():
+    for path in DOCS:
+        for name in re.findall(r"(?:`|^    )make (?:-s |-C \S+ )*([a-z-]+)", path.read_text(), re.M):
+            assert name in {*cli.COMMANDS, "help"}, f"{path.name}: make {name}"
 
 
 def test_the_reference_has_every_key():
