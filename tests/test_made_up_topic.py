@@ -48,7 +48,16 @@ GUEST = textwrap.dedent("""\
     bash "$RESULTS/run" </dev/null
     echo $? >"$RESULTS/exit"
     """)
-MERGE = '#!/bin/sh\n# -m -O OUT BASE FRAGMENT...\nout=$3\nshift 4\ncat "$@" >>"$out/.config"\n'
+MERGE = textwrap.dedent("""\
+    #!/bin/sh
+    # -m -O OUT BASE FRAGMENT...: the last to name an option has it
+    out=$3
+    shift 4
+    cat "$@" >>"$out/.config"
+    for option in $(sed -n 's/^# \\(CONFIG_[A-Z0-9_]*\\) is not set$/\\1/p' "$@"); do
+        sed -i "/^$option=/d" "$out/.config"
+    done
+    """)
 KUNIT = textwrap.dedent("""\
     import sys
     configs = [a.partition("=")[2] for a in sys.argv if a.startswith("--kunitconfig=")]
@@ -160,7 +169,7 @@ def made_up(checkout):
         "made-up: add KUnit tests": {"drivers/made-up/.kunitconfig": "MADE_UP_KUNIT\n"},
         "selftests: made-up: test the driver": {
             "tools/testing/selftests/made-up/Makefile": "TEST_PROGS := driver.sh\n",
-            "tools/testing/selftests/made-up/driver.sh": 'echo "TAP version 13"\necho 1..1\n'
+            "tools/testing/selftests/made-up/driver.sh": '#!/bin/sh\necho "TAP version 13"\necho 1..1\n'
                                                          '[ -n "$DRIVER" ] && echo "ok 1 the driver drives" || { echo "not ok 1 the driver drives"; exit 1; }\n'},
     }.items():
         for name, text in files.items():

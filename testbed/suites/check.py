@@ -25,7 +25,8 @@ ALLOWED = re.compile(r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LI
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = store.SELFTESTS
 # In the guest's init there is nobody to tell that a directory of its own root is missing.
-SHELLCHECK = ("shellcheck", "--severity=warning", "--exclude=SC2164", "--format=gcc")
+SHELLCHECK = ("shellcheck", "--severity=warning", "--exclude=SC2164", "--format=gcc", "--external-sources",
+              "--source-path=SCRIPTDIR")
 # What else a topic is compiled with at its end: {kind of kernel.COMPILED: make's words}. A second compiler that is asked for more
 # warnings, and a machine where a long has 32 bits.
 COMPILERS = {"clang": ("W=1",), "i386": ()}
@@ -219,7 +220,7 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
 
 def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests of the checked-out source that the series brings, and over the testbed's own scripts."""
-    own = [*sorted(kernel.CONFIGS.with_name("guest").glob("*.sh")), ROOT / ".ci" / "run"]
+    own = [*sorted(kernel.CONFIGS.with_name("guest").glob("*.sh")), *(ROOT / ".ci").glob("run")]
     for path in [*(base.repo / name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")), *own]:
         done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
         tally.that(f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}", done.stdout if done.returncode else "")
