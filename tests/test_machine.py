@@ -214,3 +214,11 @@ def test_a_build_that_outlives_its_testbed_keeps_the_lock(tmp_path):
 
 def children(pid):
     return pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+@pytest.mark.parametrize("returned", [124, 137, -9])
+def test_a_guest_that_was_killed_for_its_time_is_said_to_be(tmp_path, returned):
+    """124 is timeout's after a SIGTERM; where it has to send a SIGKILL, it is killed with the guest."""
+    (tmp_path / "console").write_text("Run /guest-init\n")
+    with pytest.raises(Fail, match="did not end within 5 s of real time"):
+        boot.verdict(tmp_path / "console", tmp_path / "exit", returned, 5)

@@ -67,7 +67,8 @@ def verdict(console: pathlib.Path, status: pathlib.Path, returned: int, limit: i
     """Raise Fail unless the guest ended by itself, healthy, and its script with status 0."""
     said = console.read_text(errors="replace")
     sick = SICK.search(said)
-    if returned in (124, 137):
+    # `timeout` ends itself, too, when it has to kill.
+    if returned in (124, 137, -signal.SIGKILL):
         problem = f"the guest did not end within {limit} s of real time and was killed"
     elif sick:
         problem = f"the guest is not healthy: its console says \"{line_of(said, sick.start())}\""
