@@ -4,6 +4,7 @@
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import termios
@@ -17,7 +18,7 @@ from . import boot, kernel
 
 INSIDE = pathlib.Path(__file__).with_name("guest") / "shell.sh"
 # User-mode Linux is told of page faults, timers and its processes' system calls by signals.
-SIGNALS = ("SIGSEGV", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGWINCH", "SIGTRAP")
+SIGNALS = ("SIGSEGV", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGCHLD", "SIGWINCH")
 
 
 def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
@@ -75,8 +76,10 @@ def prepare(base: Base, what: kernel.Flavour, topics: Sequence[Topic], name: str
 
 def gdb_line(image: pathlib.Path, line: Sequence[str]) -> list[str]:
     """gdb with the guest's command line: `run` boots it."""
-    handle = [word for name in SIGNALS for word in ("-ex", f"handle {name} nostop noprint pass")]
-    return ["gdb", "-q", "-ex", "set pagination off", "-ex", "set print thread-events off", *handle, "--args", str(image), *line[1:]]
+    # By gdb's Python, or it would print a table for each.
+    handle = f"python for name in {SIGNALS}: gdb.execute(f'handle {{name}} nostop noprint pass', to_string=True)"
+    return ["gdb", "-q", "-ex", "set pagination off", "-ex", "set print inferior-events off", "-ex", handle,
+            "--args", str(image), *line[1:]]
 
 
 def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched", commands: Sequence[str] = ()) -> None:
@@ -85,9 +88,12 @@ def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched", c
         raise Fail(f"make gdb is for User-mode Linux; KIND={kind} is not: {', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are")
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
-    # Its own script: one that waits, for the terminal is gdb's.
+    # The terminal is gdb's: the guest's console would take Ctrl-C for a character. What the kernel says is shown all the same.
+    words = ("con0=null", "stderr=1")
     text.write_text(text.read_text().replace(str(INSIDE), str(INSIDE.with_name("wait.sh"))))
     say(f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; Ctrl-C stops the kernel"
         + ("" if kind == "debug" else "; KIND=debug has lines and variables"))
-    with boot.machine(kind, image, text, results, (), simulated=False) as (line, held):
+    # Ctrl-C is gdb's business alone; a handler, other than SIG_IGN, is not handed down to it.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
         subprocess.run([*gdb_line(image, line), *(word for command in commands for word in ("-ex", command))], pass_fds=held)
