@@ -506,6 +506,12 @@ def test_a_guests_script_fills_in_the_sweep_and_leaves_the_shell_its_braces(writ
     assert "x 2 ${A} {print} >/results/depth2.json" in script and script.count("|| exit 1") == 2
 
 
+def test_what_prepares_a_guest_may_use_the_selftests(write):
+    prepare = 'prepare = ". /host{selftests}/nfsd/lib.sh; a() { b; }"\nscript = '
+    script = guest.script(write(GUEST.replace("script = ", prepare)), "/place")
+    assert ". /host/place/nfsd/lib.sh; a() { b; }\n" in script
+
+
 def test_work_is_done_alone_before_the_background_begins(write):
     script = work.script(write(WORK), "/s")
     assert script.index("piece v3-nothing-find-1") < script.index("fio &") < script.index("piece v3-bulk-find-0")

@@ -45,7 +45,8 @@ def points(experiment: Experiment) -> list[Point]:
 
 def script(experiment: Experiment, selftests: str) -> str:
     about = experiment.data["guest"]
-    lines = ["#!/bin/bash", *([about["prepare"].rstrip()] if "prepare" in about else [])]
+    prepare = about.get("prepare", "").replace("{selftests}", selftests).rstrip()
+    lines = ["#!/bin/bash", *([prepare] if prepare else [])]
     for point in points(experiment):
         values = {**{name: str(value) for name, value in point.items()}, "point": sweep.label(point)}
         lines += [
