@@ -82,18 +82,20 @@ def gdb_line(image: pathlib.Path, line: Sequence[str]) -> list[str]:
             "--args", str(image), *line[1:]]
 
 
-def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched", commands: Sequence[str] = ()) -> None:
-    """gdb on User-mode Linux, with the guest's command line; commands: what gdb is to do first."""
+def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -> None:
+    """gdb on User-mode Linux, with the guest's command line."""
     if kernel.for_qemu(kind):
         raise Fail(f"make gdb is for User-mode Linux; KIND={kind} is not: {', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are")
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
-    # The terminal is gdb's: the guest's console would take Ctrl-C for a character. What the kernel says is shown all the same.
-    words = ("con0=null", "stderr=1")
     text.write_text(text.read_text().replace(str(INSIDE), str(INSIDE.with_name("wait.sh"))))
-    say(f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; Ctrl-C stops the kernel"
+    say(f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; Ctrl-C stops the kernel; "
+        f"its console is {results}/console"
         + ("" if kind == "debug" else "; KIND=debug has lines and variables"))
     # Ctrl-C is gdb's business alone; a handler, other than SIG_IGN, is not handed down to it.
     signal.signal(signal.SIGINT, lambda *_: None)
-    with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
-        subprocess.run([*gdb_line(image, line), *(word for command in commands for word in ("-ex", command))], pass_fds=held)
+    with open(results / "console", "wb") as console:
+        # The terminal is gdb's: as the guest's console it would take Ctrl-C for a character.
+        words = [f"con0=null,fd:{console.fileno()}"]
+        with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
+            subprocess.run(gdb_line(image, line), pass_fds=[*held, console.fileno()])
