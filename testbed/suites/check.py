@@ -26,8 +26,8 @@ CHECKPATCH = (
     "--show-types",
     "--showfile",
 )
-# ... nor that the packaged base has no history, that trace headers are laid out like that, that C99 spells it so, or that
-# a test changes its own copy of what the kernel keeps const.
+# ... nor that the packaged base has no history, that trace headers are laid out like that, that C99 spells it so, or
+# that a test changes its own copy of what the kernel keeps const.
 ALLOWED = re.compile(
     r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT)|CAMELCASE: .*<PRI[dux]64>"
     r"|_kunit\.c:\d+: WARNING:CONST_STRUCT"
