@@ -30,7 +30,8 @@ def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only:
     What the kernel said is kept as build/kunit.ktap, and what kunit.py made of it as build/kunit.log.
     """
     tally.suite = "KUnit"
-    configs = suites(topics)
+    # debug.config asks for what only all topics' options together have.
+    configs = suites(None if kind == "debug" else topics)
     if not configs:
         return
     debug = "debug" if kind == "debug" else ""
