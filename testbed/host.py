@@ -21,7 +21,7 @@ PACKAGES = {
     "libelf-dev": "objtool, which is part of building for x86-64",
     "qemu-system-x86": "the machine with two CPUs and other disks (KIND=x86); emulated, so that no KVM is needed",
     "sparse": "the kernel's own static checker",
-    "clang-19": "compiles for x86-64 what patches touch: a second compiler warns of other things; the kernel wants 17 or later",
+    "clang-19": "a second compiler, which warns of other things; the kernel wants 17 or later",
     "shellcheck": "reads the selftests, and the scripts of the guest",
     "gdb": "make gdb",
     "valgrind": "counts instructions and cache misses of kernel code in a user program (kind counts)",
@@ -53,15 +53,21 @@ def as_root(*argv: str) -> None:
         if not shutil.which("sudo"):
             raise Fail(f"`{' '.join(argv)}` needs root, and there is no sudo: run it as root, then come back")
         argv = ("sudo", *argv)
-    if subprocess.run(argv, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdin=subprocess.DEVNULL).returncode:
-        raise Fail(f"`{' '.join(argv)}` failed: see above; the network or the machine's apt configuration may be at fault")
+    if subprocess.run(
+        argv, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, stdin=subprocess.DEVNULL
+    ).returncode:
+        raise Fail(
+            f"`{' '.join(argv)}` failed: see above; the network or the machine's apt configuration may be at fault"
+        )
 
 
 def setup() -> None:
     """Install the packages that are missing; nothing is started, no setting is changed."""
     if not shutil.which("dpkg-query") or not shutil.which("apt-get"):
-        raise Fail("this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
-                   "these packages hold and put the programs on PATH: " + " ".join(PACKAGES))
+        raise Fail(
+            "this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
+            "these packages hold and put the programs on PATH: " + " ".join(PACKAGES)
+        )
     missing = [name for name in PACKAGES if not installed(name)]
     if missing:
         say("installing " + ", ".join(f"{name} ({PACKAGES[name]})" for name in missing))
@@ -75,11 +81,15 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 def mirror() -> str:
     """The address of the Debian archive this machine's own apt uses."""
     for attempt in range(2):
-        done = run("apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages", check=False)
+        done = run(
+            "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)", "Created-By: Packages", check=False
+        )
         for line in done.stdout.splitlines():
             if line.startswith("Debian|Debian|"):
                 return line.split("|")[2]
         if attempt == 0:
             as_root("apt-get", "update", "-q")
-    raise Fail("this machine's apt knows no Debian mirror (`apt-get indextargets` names none of origin Debian): add one "
-               "to /etc/apt/sources.list.d")
+    raise Fail(
+        "this machine's apt knows no Debian mirror (`apt-get indextargets` names none of origin Debian): add one "
+        "to /etc/apt/sources.list.d"
+    )

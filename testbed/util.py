@@ -45,24 +45,42 @@ def digest(*parts: str | bytes | pathlib.Path) -> str:
     return h.hexdigest()[:16]
 
 
-def run(*argv: object, cwd: pathlib.Path | None = None, env: Mapping[str, str] | None = None, log: pathlib.Path | None = None,
-        check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *argv: object,
+    cwd: pathlib.Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: pathlib.Path | None = None,
+    check: bool = True,
+    stdin: str | None = None,
+) -> subprocess.CompletedProcess[str]:
     """Run a command and return its CompletedProcess, with stdout as text and stderr in it.
 
     A command that fails raises Fail with its last lines; with log=PATH everything it printed is kept there.
     """
     words = [str(a) for a in argv]
     try:
-        done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, text=True, errors="replace", pass_fds=HELD,
-                              input=stdin if stdin is not None else "", stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            text=True,
+            errors="replace",
+            pass_fds=HELD,
+            input=stdin if stdin is not None else "",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
     except FileNotFoundError as error:
         raise Fail(f"{error.filename}: not found; `make setup` installs what the testbed needs") from error
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(done.stdout)
     if check and done.returncode:
-        raise Fail(f"`{' '.join(words)}` failed with status {done.returncode}"
-                   + (f", all it printed is in {log}" if log else "") + f":\n{tail(done.stdout)}")
+        raise Fail(
+            f"`{' '.join(words)}` failed with status {done.returncode}"
+            + (f", all it printed is in {log}" if log else "")
+            + f":\n{tail(done.stdout)}"
+        )
     return done
 
 
@@ -70,8 +88,8 @@ def tail(text: str, lines: int = 25) -> str:
     return "\n".join(text.splitlines()[-lines:])
 
 
-# Descriptors of the locks this process holds. Every child gets them: a make that outlives a killed testbed holds on to the
-# lock, so that the next one does not build in the same directory beside it.
+# Descriptors of the locks this process holds. Every child gets them: a make that outlives a killed testbed holds on to
+# the lock, so that the next one does not build in the same directory beside it.
 HELD: list[int] = []
 
 
@@ -118,8 +136,10 @@ def need_space(path: pathlib.Path, gigabytes: float, what: str) -> None:
     """Fail early and plainly rather than half-way with a full disk."""
     free = shutil.disk_usage(path).free / 1e9
     if free < gigabytes:
-        raise Fail(f"{what} needs {gigabytes} GB in {path}, which has {free:.1f} GB free: "
-                   "free some, or set XDG_CACHE_HOME to a larger disk")
+        raise Fail(
+            f"{what} needs {gigabytes} GB in {path}, which has {free:.1f} GB free: "
+            "free some, or set XDG_CACHE_HOME to a larger disk"
+        )
 
 
 def bar(total: int | None, what: str, unit: str) -> Any:
@@ -132,6 +152,7 @@ def bar(total: int | None, what: str, unit: str) -> Any:
 @dataclasses.dataclass(frozen=True)
 class Case:
     """One check that was counted: "" is no problem."""
+
     suite: str
     name: str
     problem: str
@@ -212,8 +233,13 @@ def read_junit(path: pathlib.Path) -> dict[str, str]:
 
     whole_file = JUnitXml.fromfile(str(path))
     suites = [whole_file] if isinstance(whole_file, TestSuite) else list(whole_file)
-    return {f"{case.classname}.{case.name}": "\n".join(f"{type(result).__name__.lower()}: {result.message}" for result in case.result)
-            for suite in suites for case in suite}
+    return {
+        f"{case.classname}.{case.name}": "\n".join(
+            f"{type(result).__name__.lower()}: {result.message}" for result in case.result
+        )
+        for suite in suites
+        for case in suite
+    }
 
 
 def printable(text: str) -> str:

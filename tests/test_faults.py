@@ -19,7 +19,9 @@ def test_every_mutant_is_of_a_topic_and_small():
     found = [path for topic in topics.series() for path in mutants.faults(topic)]
     assert found
     for path in found:
-        changed = [line for line in path.read_text().splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+        changed = [
+            line for line in path.read_text().splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
+        ]
         assert 0 < len(changed) <= 4, path
 
 
@@ -57,7 +59,10 @@ def test_a_fault_that_does_not_apply_is_no_success(fault):
 
 
 def test_what_noticed_is_read_from_what_kunit_says():
-    passed = "[12:00:00] ==== lwq (2 subtests) ====\n[12:00:00] [PASSED] one\n[12:00:00] [PASSED] two\n[12:00:00] ===== [PASSED] lwq =====\n"
+    passed = (
+        "[12:00:00] ==== lwq (2 subtests) ====\n[12:00:00] [PASSED] one\n[12:00:00] [PASSED] two\n"
+        "[12:00:00] ===== [PASSED] lwq =====\n"
+    )
     assert mutants.killers(passed) == []
     failed = passed.replace("[PASSED] two", "[FAILED] two").replace("[PASSED] lwq", "[FAILED] lwq")
     assert mutants.killers(failed) == ["two"]
@@ -65,13 +70,16 @@ def test_what_noticed_is_read_from_what_kunit_says():
     assert mutants.killers(hung) == ["two", "a hang or a crash"]
 
 
-@pytest.mark.parametrize("wanted, said, problem", [
-    ("Never", "Observation x Never 0 3", ""),
-    ("Never", "Observation x Sometimes 1 3", "it says Never; herd7 says Sometimes (1 executions of 4)"),
-    ("Sometimes", "Observation x Never 0 3", "it says Sometimes; herd7 says Never (0 executions of 3)"),
-    ("Never", "Flag data-race\nObservation x Never 0 3", "herd7 finds a data race"),
-    ("Never", "File x: unexpected", "herd7 gives no result:\nFile x: unexpected"),
-])
+@pytest.mark.parametrize(
+    "wanted, said, problem",
+    [
+        ("Never", "Observation x Never 0 3", ""),
+        ("Never", "Observation x Sometimes 1 3", "it says Never; herd7 says Sometimes (1 executions of 4)"),
+        ("Sometimes", "Observation x Never 0 3", "it says Sometimes; herd7 says Never (0 executions of 3)"),
+        ("Never", "Flag data-race\nObservation x Never 0 3", "herd7 finds a data race"),
+        ("Never", "File x: unexpected", "herd7 gives no result:\nFile x: unexpected"),
+    ],
+)
 def test_a_litmus_test_is_judged_by_its_own_comment(tmp_path, wanted, said, problem):
     (tmp_path / "tools/memory-model").mkdir(parents=True)
     (tmp_path / "x.litmus").write_text(f"C x\n\n(*\n * Result: {wanted}\n *)\n")
@@ -79,9 +87,20 @@ def test_a_litmus_test_is_judged_by_its_own_comment(tmp_path, wanted, said, prob
 
 
 def test_the_length_of_the_queue_is_counted_from_the_trace():
-    lines = ["svc_xprt_enqueue DATA|TEMP", "svc_xprt_enqueue BUSY|DATA", "svc_xprt_enqueue TEMP", "svc_xprt_enqueue DATA",
-             "svc_xprt_enqueue DATA", "svc_xprt_no_write_space DATA", "svc_xprt_enqueue CONN", "svc_xprt_dequeue BUSY", "svc_xprt_dequeue BUSY",
-             "svc_xprt_enqueue DATA", "svc_xprt_dequeue BUSY", "svc_xprt_dequeue BUSY"]
+    lines = [
+        "svc_xprt_enqueue DATA|TEMP",
+        "svc_xprt_enqueue BUSY|DATA",
+        "svc_xprt_enqueue TEMP",
+        "svc_xprt_enqueue DATA",
+        "svc_xprt_enqueue DATA",
+        "svc_xprt_no_write_space DATA",
+        "svc_xprt_enqueue CONN",
+        "svc_xprt_dequeue BUSY",
+        "svc_xprt_dequeue BUSY",
+        "svc_xprt_enqueue DATA",
+        "svc_xprt_dequeue BUSY",
+        "svc_xprt_dequeue BUSY",
+    ]
     assert trace.waiting(lines) == {"queued": 4, "longest": 3, "median": 2, "refills": 2, "refill": 3, "left": 0}
 
 
@@ -90,6 +109,7 @@ def test_a_percentile_is_the_upper_edge_of_its_bucket():
     def bucket(value):
         octave = value.bit_length()
         return value if value < 4 else (octave - 1) * 4 + ((value >> (octave - 3)) & 3)
+
     for value in (4, 5, 7, 8, 100, 1000, 123456):
         buckets = [0] * 256
         buckets[bucket(value)] = 10

@@ -22,7 +22,10 @@ def test_an_option_that_did_not_survive_is_named():
     config = 'CONFIG_NFSD=y\n# CONFIG_SMP is not set\nCONFIG_NR_CPUS=4\nCONFIG_CON_CHAN="null"\n'
     assert kernel.lost(options, config) == []
     assert kernel.lost(options, "CONFIG_SMP=y\nCONFIG_NR_CPUS=4\n") == [
-        "CONFIG_NFSD=y (is n)", "CONFIG_SMP=n (is y)", 'CONFIG_CON_CHAN="null" (is n)']
+        "CONFIG_NFSD=y (is n)",
+        "CONFIG_SMP=n (is y)",
+        'CONFIG_CON_CHAN="null" (is n)',
+    ]
 
 
 @pytest.mark.parametrize("kind", kernel.KINDS)
@@ -103,9 +106,12 @@ def machine(tmp_path, monkeypatch, request):
     def run(body, limit=20):
         for name in ("linux", "qemu-system-x86_64"):
             path = tmp_path / name
-            path.write_text(f"#!/bin/bash\nfor word in $*; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n")
+            path.write_text(
+                f"#!/bin/bash\nfor word in $*; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n"
+            )
             path.chmod(0o755)
         return boot.boot(tmp_path / "linux", tmp_path / "script", tmp_path / "results", limit, request.param)
+
     return run
 
 
@@ -127,14 +133,22 @@ def gone(pid):
     return False
 
 
-@pytest.mark.parametrize("line", [
-    "Kernel panic - not syncing: Attempted to kill init!", "BUG: kernel NULL pointer dereference, address: 0000000000000000",
-    "WARNING: net/sunrpc/svc_xprt.c:123 at svc_recv+0x12/0x34, CPU#0: nfsd/77", "Oops: 0002 [#1]",
-    "INFO: task nfsd:42 blocked for more than 120 seconds."])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Kernel panic - not syncing: Attempted to kill init!",
+        "BUG: kernel NULL pointer dereference, address: 0000000000000000",
+        "WARNING: net/sunrpc/svc_xprt.c:123 at svc_recv+0x12/0x34, CPU#0: nfsd/77",
+        "Oops: 0002 [#1]",
+        "INFO: task nfsd:42 blocked for more than 120 seconds.",
+    ],
+)
 def test_a_guest_that_complains_fails_even_if_its_script_did_not(machine, line, tmp_path):
     with pytest.raises(Fail) as fail:
         machine(f"echo before; echo '{line}'; echo after; echo 0 > exit")
-    assert line in str(fail.value) and "after" in str(fail.value) and str(tmp_path / "results/console") in str(fail.value)
+    assert (
+        line in str(fail.value) and "after" in str(fail.value) and str(tmp_path / "results/console") in str(fail.value)
+    )
 
 
 def test_a_guest_whose_script_fails_fails(machine):
@@ -154,10 +168,13 @@ def test_a_guest_that_hangs_is_killed_with_all_its_processes(machine, tmp_path):
 
 
 def test_a_killed_testbed_leaves_no_guest(tmp_path):
-    code = (f"import pathlib\nfrom testbed.machines import boot, guest\nguest.root = lambda: pathlib.Path('/')\n"
-            f"boot.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n")
-    (tmp_path / "linux").write_text("#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\n"
-                                    "echo $$ > pid; sleep 1000\n")
+    code = (
+        f"import pathlib\nfrom testbed.machines import boot, guest\nguest.root = lambda: pathlib.Path('/')\n"
+        f"boot.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n"
+    )
+    (tmp_path / "linux").write_text(
+        "#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\necho $$ > pid; sleep 1000\n"
+    )
     (tmp_path / "linux").chmod(0o755)
     testbed = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
     pid = tmp_path / "results" / "pid"
@@ -173,8 +190,13 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
 
 def test_only_existing_selftests_are_left_out_each_with_a_reason():
     found = topics.series()
-    have = {line.rpartition("/")[2] for topic in found for path in topic.patches for line in path.read_text(errors="replace").splitlines()
-            if line.startswith("+++ b/tools/testing/selftests/")}
+    have = {
+        line.rpartition("/")[2]
+        for topic in found
+        for path in topic.patches
+        for line in path.read_text(errors="replace").splitlines()
+        if line.startswith("+++ b/tools/testing/selftests/")
+    }
     for kind in suites.LIMIT:
         for script, why in suites.left_out(found, kind).items():
             assert script in have and why
@@ -207,8 +229,12 @@ def test_a_build_that_outlives_its_testbed_keeps_the_lock(tmp_path):
         time.sleep(0.05)
     first.send_signal(signal.SIGKILL)
     first.wait()
-    second = subprocess.run([sys.executable, "-c", "from testbed import util\nwith util.lock('thing'): pass"], cwd=util.ROOT,
-                            stdout=subprocess.PIPE, text=True)
+    second = subprocess.run(
+        [sys.executable, "-c", "from testbed import util\nwith util.lock('thing'): pass"],
+        cwd=util.ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert "waiting for another process" in second.stdout
 
 

@@ -22,8 +22,14 @@ def tested(place, ksrc):
     found = base.from_tree(ksrc)
     tree.tree(found)
     for name, script in (("one", "fast"), ("two", "slow")):
-        base.git(tree.TREE, "commit", "-q", "--allow-empty", "-m",
-                 f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nStands on: {'one' if name == 'two' else 'the base alone'}\n")
+        base.git(
+            tree.TREE,
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nStands on: {'one' if name == 'two' else 'the base alone'}\n",
+        )
         commit(tree.TREE, f"tools/testing/selftests/net/{script}.sh", SCRIPT, f"selftests: add {script}")
     commit(tree.TREE, "tools/testing/selftests/net/lib.sh", SCRIPT, "selftests: add a library")
     tree.export()
@@ -40,23 +46,29 @@ def test_a_name_is_a_script_or_a_topic(tested):
     assert selftests.named("two", "x86")[1] == []
 
 
-@pytest.mark.parametrize("name, kind, said", [
-    ("fats.sh", "sim", r"T=fats.sh: no topic and no selftest; topics: one, two; selftests: fast.sh, slow.sh"),
-    ("lib.sh", "sim", "no topic and no selftest"),
-    ("slow.sh", "x86", r"slow.sh is not run on this machine \(x86\): it is slow"),
-])
+@pytest.mark.parametrize(
+    "name, kind, said",
+    [
+        ("fats.sh", "sim", r"T=fats.sh: no topic and no selftest; topics: one, two; selftests: fast.sh, slow.sh"),
+        ("lib.sh", "sim", "no topic and no selftest"),
+        ("slow.sh", "x86", r"slow.sh is not run on this machine \(x86\): it is slow"),
+    ],
+)
 def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
     with pytest.raises(Fail, match=said) as fail:
         selftests.named(name, kind)
     assert "\n" not in str(fail.value)
 
 
-@pytest.mark.parametrize("words, said", [
-    (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86')"),
-    (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
-    (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
-    (["kunit"], "the following arguments are required: SUITE"),
-])
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86')"),
+        (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
+        (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
+        (["kunit"], "the following arguments are required: SUITE"),
+    ],
+)
 def test_a_bad_option_is_one_line(words, said):
     done = subprocess.run([sys.executable, "-m", "testbed", *words], cwd=util.ROOT, text=True, capture_output=True)
     assert done.returncode and said in done.stderr and done.stderr.count("\n") == 1
@@ -102,16 +114,36 @@ def test_every_check_is_in_the_junit_file(tmp_path, capsys):
     tally.add("KUnit", {"suite.case": "", "suite.other": "fail"})
     assert tally.close(tmp_path / "junit.xml") == 1 and (tally.passed, tally.failed) == (2, 2)
     assert util.read_junit(tmp_path / "junit.xml") == {
-        "testbed.this holds": "", "check.this does not": "failure: line 1[31m", "KUnit.suite.case": "",
-        "KUnit.suite.other": "failure: fail"}
+        "testbed.this holds": "",
+        "check.this does not": "failure: line 1[31m",
+        "KUnit.suite.case": "",
+        "KUnit.suite.other": "failure: fail",
+    }
     assert capsys.readouterr().out.endswith("2 passed, 2 failed\n")
 
 
 def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
-    said = {"name": "all", "sub_groups": [{"name": "queue", "test_cases": [
-        {"name": "one", "status": "PASS"}, {"name": "two", "status": "SKIP"}], "sub_groups": [
-            {"name": "sizes", "test_cases": [{"name": "4k", "status": "FAIL"}, {"name": "4k", "status": "PASS"}]}]}]}
-    assert kunit.cases(said) == {"queue.one": "", "queue.two": "skip", "queue.sizes.4k": "fail", "queue.sizes.4k (1)": ""}
+    said = {
+        "name": "all",
+        "sub_groups": [
+            {
+                "name": "queue",
+                "test_cases": [{"name": "one", "status": "PASS"}, {"name": "two", "status": "SKIP"}],
+                "sub_groups": [
+                    {
+                        "name": "sizes",
+                        "test_cases": [{"name": "4k", "status": "FAIL"}, {"name": "4k", "status": "PASS"}],
+                    }
+                ],
+            }
+        ],
+    }
+    assert kunit.cases(said) == {
+        "queue.one": "",
+        "queue.two": "skip",
+        "queue.sizes.4k": "fail",
+        "queue.sizes.4k (1)": "",
+    }
 
 
 def test_a_file_that_comes_and_goes_is_found(tested):
@@ -126,12 +158,15 @@ def test_a_file_that_comes_and_goes_is_found(tested):
     assert check.come_and_gone(repo, commits[:2]) == [] and check.come_and_gone(repo, commits[2:]) == []
 
 
-@pytest.mark.parametrize("line, problem", [
-    ('{hash} ("base")', ""),
-    ('{hash} ("other")', 'is "base", not "other"'),
-    ('0123456789ab ("base")', "the base has no commit 0123456789ab"),
-    ('{hash}', "not 12 digits or more of a commit and its subject"),
-])
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ('{hash} ("base")', ""),
+        ('{hash} ("other")', 'is "base", not "other"'),
+        ('0123456789ab ("base")', "the base has no commit 0123456789ab"),
+        ("{hash}", "not 12 digits or more of a commit and its subject"),
+    ],
+)
 def test_fixes_lines_are_verified_in_a_base_with_history(ksrc, tmp_path, line, problem, capsys):
     found = base.from_tree(ksrc)
     assert not check.has_history(found)

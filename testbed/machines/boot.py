@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Booting a kernel, whatever the machine: one guest, one script, a real-time limit, and a console log that is always left behind.
+"""Booting a kernel, whatever the machine: one guest, one script, a real-time limit, and a console log.
 
 uml.py and qemu.py say how their command lines look; all else about a guest is here.
 """
@@ -19,15 +19,24 @@ from ..util import Fail, remove, say, tail
 from . import guest, kernel, qemu, uml
 
 # What no healthy guest says.
-SICK = re.compile(r"Kernel panic|\bOops\b|\bBUG: |WARNING: |INFO: task .* blocked|Call Trace:|possible recursive locking"
-                  r"|possible circular locking|suspicious RCU|UBSAN:|KASAN:|ODEBUG:|INFO: trying to register non-static key"
-                  r"|inconsistent lock state|segfault at|Out of memory")
+SICK = re.compile(
+    r"Kernel panic|\bOops\b|\bBUG: |WARNING: |INFO: task .* blocked|Call Trace:|possible recursive locking"
+    r"|possible circular locking|suspicious RCU|UBSAN:|KASAN:|ODEBUG:|INFO: trying to register non-static key"
+    r"|inconsistent lock state|segfault at|Out of memory"
+)
 
 
 @contextlib.contextmanager
-def machine(kind: str, image: pathlib.Path, script: pathlib.Path, results: pathlib.Path, words: Sequence[object],
-            simulated: bool, terminal: bool = False) -> Iterator[tuple[list[str], list[int]]]:
-    """(the command line that is the guest, the descriptors it needs); see boot(), and qemu.disk() for what goes with it."""
+def machine(
+    kind: str,
+    image: pathlib.Path,
+    script: pathlib.Path,
+    results: pathlib.Path,
+    words: Sequence[object],
+    simulated: bool,
+    terminal: bool = False,
+) -> Iterator[tuple[list[str], list[int]]]:
+    """(the command line that is the guest, the descriptors it needs); it is run within the context."""
     root = guest.root()
     if not kernel.for_qemu(kind):
         yield uml.command(image, root, script, results, simulated, words), []
@@ -36,12 +45,20 @@ def machine(kind: str, image: pathlib.Path, script: pathlib.Path, results: pathl
         yield qemu.command(image, root, script, results, disk, words, terminal), [disk]
 
 
-def boot(image: pathlib.Path, script: pathlib.Path, results: pathlib.Path, limit: int = 300, kind: str = "sim",
-         words: Sequence[object] = (), simulated: bool | None = None) -> pathlib.Path:
-    """Boot the kernel `image`, run the host's `script` in the guest with `results` as /results, and return the results directory.
+def boot(
+    image: pathlib.Path,
+    script: pathlib.Path,
+    results: pathlib.Path,
+    limit: int = 300,
+    kind: str = "sim",
+    words: Sequence[object] = (),
+    simulated: bool | None = None,
+) -> pathlib.Path:
+    """Boot the kernel `image`, run the host's `script` in the guest, and return the directory `results`, its /results.
 
-    limit is in seconds of real time; simulated=False has a kind whose clock is simulated run on real time. The directory is emptied first; it holds the console log `console` and the script's `exit`
-    status whatever happens. A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
+    limit is in seconds of real time; simulated=False has a kind whose clock is simulated run on real time.
+    The directory is emptied first; it holds the console log `console` and the script's `exit` status whatever happens.
+    A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
     """
     image, script, results = (pathlib.Path(path).resolve() for path in (image, script, results))
     simulated = kernel.simulated(kind) if simulated is None else simulated
@@ -49,7 +66,9 @@ def boot(image: pathlib.Path, script: pathlib.Path, results: pathlib.Path, limit
         return run(line, results, limit, simulated, held)
 
 
-def run(line: Sequence[str], results: pathlib.Path, limit: int, simulated: bool, held: Iterable[int] = ()) -> pathlib.Path:
+def run(
+    line: Sequence[str], results: pathlib.Path, limit: int, simulated: bool, held: Iterable[int] = ()
+) -> pathlib.Path:
     """Run the command that is a guest, and judge it."""
     remove(results)
     results.mkdir(parents=True)
@@ -57,8 +76,14 @@ def run(line: Sequence[str], results: pathlib.Path, limit: int, simulated: bool,
     say(f"booting; the console is {console}")
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out:
-        done = subprocess.run(["timeout", "--kill-after=10", str(limit), *line], stdin=subprocess.DEVNULL, stdout=out, pass_fds=tuple(held),
-                              stderr=subprocess.STDOUT, preexec_fn=functools.partial(in_child, simulated))
+        done = subprocess.run(
+            ["timeout", "--kill-after=10", str(limit), *line],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            pass_fds=tuple(held),
+            stderr=subprocess.STDOUT,
+            preexec_fn=functools.partial(in_child, simulated),
+        )
     verdict(console, results / "exit", done.returncode, limit)
     return results
 
@@ -71,19 +96,21 @@ def verdict(console: pathlib.Path, status: pathlib.Path, returned: int, limit: i
     if returned in (124, 137, -signal.SIGKILL):
         problem = f"the guest did not end within {limit} s of real time and was killed"
     elif sick:
-        problem = f"the guest is not healthy: its console says \"{line_of(said, sick.start())}\""
+        problem = f'the guest is not healthy: its console says "{line_of(said, sick.start())}"'
     elif not status.is_file():
         problem = "the guest ended before its script did"
     elif status.read_text().strip() != "0":
         problem = f"the guest's script failed with status {status.read_text().strip()}"
     else:
         return
-    lines = said[max(0, said.rfind("\n", 0, sick.start()) - 200):].splitlines()[:40] if sick else tail(said).splitlines()
+    lines = (
+        said[max(0, said.rfind("\n", 0, sick.start()) - 200) :].splitlines()[:40] if sick else tail(said).splitlines()
+    )
     raise Fail(f"{problem}; the whole console is in {console}:\n" + "\n".join(f"  | {text}" for text in lines))
 
 
 def line_of(text: str, position: int) -> str:
-    return text[text.rfind("\n", 0, position) + 1:text.find("\n", position) % (len(text) + 1)].strip()
+    return text[text.rfind("\n", 0, position) + 1 : text.find("\n", position) % (len(text) + 1)].strip()
 
 
 def prctl(*arguments: object) -> None:
@@ -93,16 +120,28 @@ def prctl(*arguments: object) -> None:
 
 
 def in_child(simulated: bool) -> None:
-    """Before the kernel is executed: it shall end with the testbed, and in simulated time have no entropy of the host's."""
+    """Before the kernel is executed: it shall end with the testbed, and in simulated time have no entropy."""
     PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 1, 22, 38, 2
     # `timeout` passes the SIGTERM on to the guest's whole process group.
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM.value)
     if not simulated:
         return
-    # UML seeds its random numbers by getrandom(2), and cookies, ports and hash seeds made from them order events that are
-    # due at the same time. Where it fails, the guest's (simulated) clock is all the entropy there is.
-    SYS_getrandom, LOAD_NR, JUMP_IF_EQUAL, RETURN, ALLOW, ERRNO_ENOSYS = 318, 0x20, 0x15, 0x06, 0x7fff0000, 0x50000 | errno.ENOSYS
-    code = [(LOAD_NR, 0, 0, 0), (JUMP_IF_EQUAL, 0, 1, SYS_getrandom), (RETURN, 0, 0, ERRNO_ENOSYS), (RETURN, 0, 0, ALLOW)]
+    # UML seeds its random numbers by getrandom(2), and cookies, ports and hash seeds made from them order events that
+    # are due at the same time. Where it fails, the guest's (simulated) clock is all the entropy there is.
+    SYS_getrandom, LOAD_NR, JUMP_IF_EQUAL, RETURN, ALLOW, ERRNO_ENOSYS = (
+        318,
+        0x20,
+        0x15,
+        0x06,
+        0x7FFF0000,
+        0x50000 | errno.ENOSYS,
+    )
+    code = [
+        (LOAD_NR, 0, 0, 0),
+        (JUMP_IF_EQUAL, 0, 1, SYS_getrandom),
+        (RETURN, 0, 0, ERRNO_ENOSYS),
+        (RETURN, 0, 0, ALLOW),
+    ]
     filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in code))
     program = ctypes.create_string_buffer(struct.pack("HP", len(code), ctypes.addressof(filters)))
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

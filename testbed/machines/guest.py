@@ -33,7 +33,7 @@ STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 def root() -> pathlib.Path:
     """The guest's root directory, made if it is not there.
 
-    It is unpacked from a tarball without device nodes or owners, so that it belongs to the user who made it, whoever that is, and
+    It is unpacked from a tarball without device nodes or owners, so that it belongs to the user who made it, and
     can be deleted by plain rm; the guest sees those files as its root's own.
     """
     key = digest(SUITE, " ".join(PACKAGES), STAGE1)
@@ -44,9 +44,19 @@ def root() -> pathlib.Path:
             say(f"making the guest's root ({SUITE}, {', '.join(PACKAGES)})")
             tarball = cache() / "guest" / f"{key}.tar"
             with whole(tarball) as part:
-                run("mmdebstrap", "--variant=minbase", "--format=tar", f"--include={','.join(PACKAGES)}", "--quiet",
-                    f"--keyring={host.KEYRING}", SUITE, part, host.mirror(), log=cache() / "guest" / f"{key}.log",
-                    env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")})
+                run(
+                    "mmdebstrap",
+                    "--variant=minbase",
+                    "--format=tar",
+                    f"--include={','.join(PACKAGES)}",
+                    "--quiet",
+                    f"--keyring={host.KEYRING}",
+                    SUITE,
+                    part,
+                    host.mirror(),
+                    log=cache() / "guest" / f"{key}.log",
+                    env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")},
+                )
             with whole(place) as part:
                 part.mkdir()
                 run("tar", "-xf", tarball, "-C", part, "--exclude=./dev/*", "--no-same-owner")

@@ -20,7 +20,7 @@ from ..series.topics import Topic
 from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
 
 CONFIGS = pathlib.Path(__file__).with_name("configs")
-# What a kind of kernel is: the fragments merged over tinyconfig, in order; the topics' own come in the place of "topics".
+# What a kind of kernel is: the fragments merged over tinyconfig, in order; "topics" stands for the topics' own.
 KINDS = {
     "sim": ("base", "topics", "uml"),
     "smp": ("base", "topics", "uml", "smp"),
@@ -34,8 +34,15 @@ COMPILED = {
     "i386": (("base", "topics", "i386", "kunit"), ("ARCH=i386",)),
 }
 # A kernel's text must not depend on where and when it was built, nor on the user's settings.
-ENV = {"KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "knfsd-queue", "KBUILD_BUILD_HOST": "testbed",
-       "MAKEFLAGS": "", "MAKELEVEL": "", "KCFLAGS": "", "LC_ALL": "C"}
+ENV = {
+    "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+    "KBUILD_BUILD_USER": "knfsd-queue",
+    "KBUILD_BUILD_HOST": "testbed",
+    "MAKEFLAGS": "",
+    "MAKELEVEL": "",
+    "KCFLAGS": "",
+    "LC_ALL": "C",
+}
 # How many a first build makes, about: only the progress bar wants to know.
 OBJECTS = {"x86": 2060}
 
@@ -43,6 +50,7 @@ OBJECTS = {"x86": 2060}
 @dataclasses.dataclass(frozen=True)
 class Flavour:
     """What is built: a kernel for a kind of machine, with the options that a group of topics asks for."""
+
     kind: str
     # The topic whose fragment tells this group from others; "" for the group that comes first in the order.
     group: str
@@ -65,14 +73,19 @@ class Flavour:
 
 
 def flavours(kind: str = "sim") -> dict[Flavour, list[Topic]]:
-    """{flavour: [topics]}: topics that ask for the same fragments share kernels; one that asks for none uses the first group's."""
+    """{flavour: [topics]}: topics with the same fragments share kernels; one that has none uses the first group's."""
     topics = store.series()
-    asked = {topic.name: tuple(one.config for one in store.closure(topics, topic.name) if one.config) for topic in topics}
+    asked = {
+        topic.name: tuple(one.config for one in store.closure(topics, topic.name) if one.config) for topic in topics
+    }
     first = next((configs for configs in asked.values() if configs), ())
     groups: dict[tuple[pathlib.Path, ...], list[Topic]] = {}
     for topic in topics:
         groups.setdefault(asked[topic.name] or first, []).append(topic)
-    return {Flavour(kind, "" if configs == first else configs[-1].parent.name, configs): found for configs, found in groups.items()}
+    return {
+        Flavour(kind, "" if configs == first else configs[-1].parent.name, configs): found
+        for configs, found in groups.items()
+    }
 
 
 def flavour(topic: str, kind: str = "sim") -> Flavour:
@@ -97,7 +110,9 @@ def simulated(kind: str) -> bool:
 
 def make_line(kind: str) -> tuple[str, ...]:
     """make, for what a kind is compiled for."""
-    words = COMPILED[kind][1] if kind in COMPILED else ("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")
+    words = (
+        COMPILED[kind][1] if kind in COMPILED else ("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")
+    )
     return ("make", *words, "LOCALVERSION=")
 
 
@@ -121,7 +136,9 @@ def asked(fragments: Iterable[pathlib.Path]) -> dict[str, str]:
 def lost(options: dict[str, str], config: str) -> list[str]:
     """The options of `options` that the text of a .config does not have as asked."""
     have = dict(re.findall(r"^(CONFIG_\w+)=(.+)$", config, re.M))
-    return [f"{name}={value} (is {have.get(name, 'n')})" for name, value in options.items() if have.get(name, "n") != value]
+    return [
+        f"{name}={value} (is {have.get(name, 'n')})" for name, value in options.items() if have.get(name, "n") != value
+    ]
 
 
 def configure(src: pathlib.Path, out: pathlib.Path, what: Flavour) -> None:
@@ -138,35 +155,50 @@ def configure(src: pathlib.Path, out: pathlib.Path, what: Flavour) -> None:
     run(*make, "olddefconfig", env=ENV)
     missing = lost(asked(what.fragments), (out / ".config").read_text())
     if missing:
-        raise Fail(f"options asked for in {', '.join(schema.shown(path) for path in what.fragments)} did not survive olddefconfig:\n  " + "\n  ".join(missing)
-                   + "\nA dependency is missing there, or this kernel has renamed or dropped the option")
+        raise Fail(
+            f"options asked for in {', '.join(schema.shown(path) for path in what.fragments)} "
+            "did not survive olddefconfig:\n  "
+            + "\n  ".join(missing)
+            + "\nA dependency is missing there, or this kernel has renamed or dropped the option"
+        )
     key.write_text(made_of)
 
 
 def sweep(out: pathlib.Path) -> None:
     """Remove what a killed build may have left half-written, and keep what it finished.
 
-    Kbuild writes .X.cmd after X, so an X without a .cmd as new was not finished. What was being written in the build's last ten
-    seconds, .cmd files included, is not trusted either; headers in include/ are put in place by rename.
+    Kbuild writes .X.cmd after X, so an X without a .cmd as new was not finished. What was being written in the build's
+    last ten seconds, .cmd files included, is not trusted either; headers in include/ are put in place by rename.
     """
     mark = out / "building"
     if not mark.exists():
         return
     say("the last build was killed: removing what it was writing")
     began = mark.stat().st_mtime - 1
-    times = {pathlib.Path(top, name): pathlib.Path(top, name).lstat().st_mtime for top, _, files in os.walk(out) for name in files}
-    times = {path: when for path, when in times.items() if when >= began and path.name not in (".config", "configured", "building")}
+    times = {
+        pathlib.Path(top, name): pathlib.Path(top, name).lstat().st_mtime
+        for top, _, files in os.walk(out)
+        for name in files
+    }
+    times = {
+        path: when
+        for path, when in times.items()
+        if when >= began and path.name not in (".config", "configured", "building")
+    }
     newest = max(times.values(), default=0)
     for path, when in times.items():
-        unfinished = not path.name.startswith(".") and out / "include" not in path.parents \
+        unfinished = (
+            not path.name.startswith(".")
+            and out / "include" not in path.parents
             and times.get(path.with_name(f".{path.name}.cmd"), 0) < when
+        )
         if unfinished or when >= newest - 10:
             path.unlink()
 
 
 @contextlib.contextmanager
 def building(out: pathlib.Path) -> Iterator[None]:
-    """Around a make in `out`: marks it, so that the next one knows if this one was killed. A failed make cleans up itself."""
+    """Around a make in `out`: marks it, so that the next one knows if it was killed. A failed make cleans up itself."""
     out.mkdir(parents=True, exist_ok=True)
     sweep(out)
     (out / "building").touch()
@@ -185,9 +217,16 @@ def make(src: pathlib.Path, out: pathlib.Path, kind: str, title: str, log: pathl
     argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
     count = 0
     with open(log, "w", buffering=1) as text, bar(total, title, "objects") as progress:
-        build = subprocess.Popen([str(a) for a in argv], env={**os.environ, **ENV}, stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                 pass_fds=HELD)
+        build = subprocess.Popen(
+            [str(a) for a in argv],
+            env={**os.environ, **ENV},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=HELD,
+        )
         for line in build.stdout or ():
             text.write(line)
             if re.match(r"  (CC|AS|HOSTCC) ", line):
@@ -196,7 +235,10 @@ def make(src: pathlib.Path, out: pathlib.Path, kind: str, title: str, log: pathl
         status = build.wait()
     if status:
         errors = [line for line in log.read_text().splitlines() if re.search(r"error|\*\*\*|No space", line)]
-        raise Fail(f"{title}: make failed with status {status}; all it said is in {log}:\n" + tail("\n".join(errors) or log.read_text()))
+        raise Fail(
+            f"{title}: make failed with status {status}; all it said is in {log}:\n"
+            + tail("\n".join(errors) or log.read_text())
+        )
     return count
 
 
@@ -248,14 +290,17 @@ def checkout(base: Base, commit: str) -> None:
 
 
 def workplace(base: Base, what: Flavour) -> pathlib.Path:
-    """The build directory of a base and a flavour; make itself sees what changed in the configuration and the source."""
+    """The build directory of a base and a flavour; make itself sees what changed."""
     return cache() / "build" / f"{what.name}-{digest(base.key, compiler())}"
 
 
-def kernels(base: Base, what: Flavour, variants: dict[str, str] | None = None, only: Container[str] | None = None) -> dict[str, pathlib.Path]:
+def kernels(
+    base: Base, what: Flavour, variants: dict[str, str] | None = None, only: Container[str] | None = None
+) -> dict[str, pathlib.Path]:
     """Build the kernels of a flavour; returns {"base": path, "patched": path} of executables in build/.
 
-    variants is {name: patch}: as many kernels more, each of patched with a test-only patch. only: of all those, the ones wanted.
+    variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
+    only: of all those, the ones wanted.
     """
     made: dict[str, pathlib.Path] = {}
     with lock("source"):
@@ -327,7 +372,19 @@ def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log
     """Build selftests of the checked-out source into `place`; returns what make said. The source is not written to."""
     for name in names:
         if not (base.repo / "tools/testing/selftests" / name / "Makefile").is_file():
-            raise Fail(f"a topic.toml names the selftests {name}; the patched kernel has no tools/testing/selftests/{name}/Makefile")
+            raise Fail(
+                f"a topic.toml names the selftests {name}; "
+                f"the patched kernel has no tools/testing/selftests/{name}/Makefile"
+            )
     with tempfile.TemporaryDirectory(dir=cache()) as out:
-        return run("make", "-C", base.repo / "tools/testing/selftests", f"TARGETS={' '.join(names)}", f"O={out}", "install",
-                   f"KSFT_INSTALL_PATH={place}", env=ENV, log=log).stdout
+        return run(
+            "make",
+            "-C",
+            base.repo / "tools/testing/selftests",
+            f"TARGETS={' '.join(names)}",
+            f"O={out}",
+            "install",
+            f"KSFT_INSTALL_PATH={place}",
+            env=ENV,
+            log=log,
+        ).stdout

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """An x86-64 machine by QEMU, with two emulated CPUs on real time and the devices that User-mode Linux has not.
 
-CPUs are emulated (TCG), each in a thread of its own, so that it works where there is no KVM, and races are real; how long anything
-takes there means nothing.
+CPUs are emulated (TCG), each in a thread of its own, so that it works where there is no KVM, and races are real; how
+long anything takes there means nothing.
 """
 
 import contextlib
@@ -30,22 +30,77 @@ def disk() -> Iterator[int]:
 
 def share(tag: str, path: pathlib.Path, readonly: bool = True) -> list[str]:
     """A directory of the host's, by 9p."""
-    return ["-fsdev", f"local,id={tag},path={path},security_model=none,multidevs=remap" + ",readonly=on" * readonly,
-            "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
+    return [
+        "-fsdev",
+        f"local,id={tag},path={path},security_model=none,multidevs=remap" + ",readonly=on" * readonly,
+        "-device",
+        f"virtio-9p-pci,fsdev={tag},mount_tag={tag}",
+    ]
 
 
-def command(kernel: pathlib.Path, root: pathlib.Path, script: pathlib.Path, results: pathlib.Path, disk: int,
-            words: Sequence[object] = (), terminal: bool = False) -> list[str]:
-    """The command line. With terminal, ours is the guest's: Ctrl-C is a character, and the log goes to results/console too."""
-    line = ["console=ttyS0", "nokaslr", f"memmap={PMEM}", "root=root", "rootfstype=9p", "ro", "init=/guest-init",
-            "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144", "panic=-1", "rcupdate.rcu_cpu_stall_timeout=120",
-            f"RUN={script}", f"RESULTS={results}", *words]
-    serial = ["-chardev", f"stdio,id=serial,signal=off,logfile={results}/console", "-serial", "chardev:serial"] if terminal else ["-serial", "stdio"]
-    return [str(word) for word in [
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", CPUS, "-m", MEMORY, "-nodefaults", "-no-user-config",
-        "-no-reboot", "-display", "none", *serial, "-kernel", kernel, "-append", " ".join(str(w) for w in line),
-        *share("root", root), *share("host", pathlib.Path("/")), *share("results", results, readonly=False),
-        # NVMe takes direct I/O at any 4 bytes of memory, so WRITEs as they come over TCP can be direct.
-        "-add-fd", f"fd={disk},set=1", "-blockdev", "driver=file,node-name=disk,filename=/dev/fdset/1,aio=threads",
-        "-device", "nvme,id=nvme,serial=testbed",
-        "-device", f"nvme-ns,drive=disk,bus=nvme,logical_block_size={SECTOR},physical_block_size={SECTOR}"]]
+def command(
+    kernel: pathlib.Path,
+    root: pathlib.Path,
+    script: pathlib.Path,
+    results: pathlib.Path,
+    disk: int,
+    words: Sequence[object] = (),
+    terminal: bool = False,
+) -> list[str]:
+    """The command line. With `terminal`, ours is the guest's: Ctrl-C is a character, and results/console has it all."""
+    line = [
+        "console=ttyS0",
+        "nokaslr",
+        f"memmap={PMEM}",
+        "root=root",
+        "rootfstype=9p",
+        "ro",
+        "init=/guest-init",
+        "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
+        "panic=-1",
+        "rcupdate.rcu_cpu_stall_timeout=120",
+        f"RUN={script}",
+        f"RESULTS={results}",
+        *words,
+    ]
+    serial = (
+        ["-chardev", f"stdio,id=serial,signal=off,logfile={results}/console", "-serial", "chardev:serial"]
+        if terminal
+        else ["-serial", "stdio"]
+    )
+    return [
+        str(word)
+        for word in [
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+            "-smp",
+            CPUS,
+            "-m",
+            MEMORY,
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+            *serial,
+            "-kernel",
+            kernel,
+            "-append",
+            " ".join(str(w) for w in line),
+            *share("root", root),
+            *share("host", pathlib.Path("/")),
+            *share("results", results, readonly=False),
+            # NVMe takes direct I/O at any 4 bytes of memory, so WRITEs as they come over TCP can be direct.
+            "-add-fd",
+            f"fd={disk},set=1",
+            "-blockdev",
+            "driver=file,node-name=disk,filename=/dev/fdset/1,aio=threads",
+            "-device",
+            "nvme,id=nvme,serial=testbed",
+            "-device",
+            f"nvme-ns,drive=disk,bus=nvme,logical_block_size={SECTOR},physical_block_size={SECTOR}",
+        ]
+    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A guest to look into: one with a terminal, and User-mode Linux under gdb. Both run on real time, or nobody could type."""
+"""A guest to look into: with a terminal, or under gdb. Both run on real time, or nobody could type."""
 
 import pathlib
 import shlex
@@ -22,7 +22,7 @@ SIGNALS = ("SIGSEGV", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGALRM", "SIGVTALRM", "SI
 
 
 def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
-    """What to boot for a topic, or without one for the first group of topics; and the topics whose shell snippets belong there."""
+    """What to boot for a topic, or else for the first group of topics; and the topics whose shell belongs there."""
     topics = store.series()
     if topic:
         store.named(topics, topic)
@@ -33,12 +33,28 @@ def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
 def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[int, int], term: str) -> str:
     """What the guest runs: what the topics say has to be up, in the directory of their selftests, then a prompt."""
     first = next((target for topic in topics for target in topic.selftests), "")
-    setting = {"TERMINAL": "ttyS0" if kernel.for_qemu(kind) else "tty0", "COLUMNS": size[0], "LINES": size[1], "TERM": term}
-    return "\n".join(["#!/bin/bash", "# Variables and functions that come now are there at the prompt, too.", "set -a",
-                      *(f"{name}={shlex.quote(str(value))}" for name, value in setting.items()),
-                      f"cd /host{shlex.quote(str(tests / first))} || exit 1",
-                      *(topic.prepare for topic in topics if topic.prepare), *(topic.shell.rstrip() for topic in topics if topic.shell),
-                      "set +a", f". /host{shlex.quote(str(INSIDE))}"]) + "\n"
+    setting = {
+        "TERMINAL": "ttyS0" if kernel.for_qemu(kind) else "tty0",
+        "COLUMNS": size[0],
+        "LINES": size[1],
+        "TERM": term,
+    }
+    return (
+        "\n".join(
+            [
+                "#!/bin/bash",
+                "# Variables and functions that come now are there at the prompt, too.",
+                "set -a",
+                *(f"{name}={shlex.quote(str(value))}" for name, value in setting.items()),
+                f"cd /host{shlex.quote(str(tests / first))} || exit 1",
+                *(topic.prepare for topic in topics if topic.prepare),
+                *(topic.shell.rstrip() for topic in topics if topic.shell),
+                "set +a",
+                f". /host{shlex.quote(str(INSIDE))}",
+            ]
+        )
+        + "\n"
+    )
 
 
 def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -> None:
@@ -47,12 +63,19 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
         raise Fail("make shell needs a terminal: run it by hand, or give it one with script(1)")
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
-    say(f"{name} ({what.name}); Ctrl-D or `exit` ends it, dmesg has what the kernel says; "
-        f"the host is below /host, and {results} is /results")
+    say(
+        f"{name} ({what.name}); Ctrl-D or `exit` ends it, dmesg has what the kernel says; "
+        f"the host is below /host, and {results} is /results"
+    )
     before = termios.tcgetattr(sys.stdin)
     try:
-        with (boot.machine(kind, image, text, results, ("quiet", "loglevel=1"), simulated=False, terminal=True) as (line, held),
-              open(results / "console", "ab") as log):
+        with (
+            boot.machine(kind, image, text, results, ("quiet", "loglevel=1"), simulated=False, terminal=True) as (
+                line,
+                held,
+            ),
+            open(results / "console", "ab") as log,
+        ):
             # In our process group, or the terminal would not be the guest's.
             subprocess.run(line, stderr=log, pass_fds=held)
     finally:
@@ -61,7 +84,9 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
         boot.verdict(results / "dmesg", results / "exit", 0, 0)
 
 
-def prepare(base: Base, what: kernel.Flavour, topics: Sequence[Topic], name: str) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
+def prepare(
+    base: Base, what: kernel.Flavour, topics: Sequence[Topic], name: str
+) -> tuple[pathlib.Path, pathlib.Path, pathlib.Path]:
     """(the results' directory, the kernel, the guest's script), built and written."""
     size = shutil.get_terminal_size()
     tests = kernel.selftests(base)
@@ -78,22 +103,40 @@ def gdb_line(image: pathlib.Path, line: Sequence[str]) -> list[str]:
     """gdb with the guest's command line: `run` boots it."""
     # By gdb's Python, or it would print a table for each.
     handle = f"python for name in {SIGNALS}: gdb.execute(f'handle {{name}} nostop noprint pass', to_string=True)"
-    return ["gdb", "-q", "-ex", "set pagination off", "-ex", "set print inferior-events off", "-ex", handle,
-            "--args", str(image), *line[1:]]
+    return [
+        "gdb",
+        "-q",
+        "-ex",
+        "set pagination off",
+        "-ex",
+        "set print inferior-events off",
+        "-ex",
+        handle,
+        "--args",
+        str(image),
+        *line[1:],
+    ]
 
 
-def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched", commands: Sequence[str] = ()) -> None:
-    """gdb on User-mode Linux, with the guest's command line; commands: what gdb is to do first."""
+def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -> None:
+    """gdb on User-mode Linux, with the guest's command line."""
     if kernel.for_qemu(kind):
-        raise Fail(f"make gdb is for User-mode Linux; KIND={kind} is not: {', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are")
+        raise Fail(
+            f"make gdb is for User-mode Linux; KIND={kind} is not: "
+            f"{', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are"
+        )
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
-    # The terminal is gdb's: the guest's console would take Ctrl-C for a character. What the kernel says is shown all the same.
-    words = ("con0=null", "stderr=1")
     text.write_text(text.read_text().replace(str(INSIDE), str(INSIDE.with_name("wait.sh"))))
-    say(f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; Ctrl-C stops the kernel"
-        + ("" if kind == "debug" else "; KIND=debug has lines and variables"))
+    say(
+        f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; "
+        "Ctrl-C stops the kernel; "
+        f"its console is {results}/console" + ("" if kind == "debug" else "; KIND=debug has lines and variables")
+    )
     # Ctrl-C is gdb's business alone; a handler, other than SIG_IGN, is not handed down to it.
     signal.signal(signal.SIGINT, lambda *_: None)
-    with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
-        subprocess.run([*gdb_line(image, line), *(word for command in commands for word in ("-ex", command))], pass_fds=held)
+    with open(results / "console", "wb") as console:
+        # The terminal is gdb's: as the guest's console it would take Ctrl-C for a character.
+        words = [f"con0=null,fd:{console.fileno()}"]
+        with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
+            subprocess.run(gdb_line(image, line), pass_fds=[*held, console.fileno()])

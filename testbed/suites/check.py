@@ -16,19 +16,36 @@ from ..util import BUILD, ROOT, Fail, Tally, cache, digest, lock, run
 
 # What checkpatch cannot know here: whoever posts a patch signs it off, and the topic's own MAINTAINERS lines are in
 # another of its patches.
-CHECKPATCH = ("--strict", "--no-signoff", "--ignore", "FILE_PATH_CHANGES", "--terse", "--no-summary", "--show-types", "--showfile")
-# ... nor that the packaged base has no history, that trace headers are laid out like that, that C99 spells it so, or that a test
-# changes its own copy of what the kernel keeps const.
-ALLOWED = re.compile(r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT)|CAMELCASE: .*<PRI[dux]64>"
-                     r"|_kunit\.c:\d+: WARNING:CONST_STRUCT")
+CHECKPATCH = (
+    "--strict",
+    "--no-signoff",
+    "--ignore",
+    "FILE_PATH_CHANGES",
+    "--terse",
+    "--no-summary",
+    "--show-types",
+    "--showfile",
+)
+# ... nor that the packaged base has no history, that trace headers are laid out like that, that C99 spells it so, or
+# that a test changes its own copy of what the kernel keeps const.
+ALLOWED = re.compile(
+    r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT)|CAMELCASE: .*<PRI[dux]64>"
+    r"|_kunit\.c:\d+: WARNING:CONST_STRUCT"
+)
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = store.SELFTESTS
 # In the guest's init there is nobody to tell that a directory of its own root is missing.
-SHELLCHECK = ("shellcheck", "--severity=warning", "--exclude=SC2164", "--format=gcc", "--external-sources",
-              "--source-path=SCRIPTDIR")
-# What else a topic is compiled with at its end: {kind of kernel.COMPILED: make's words}. A second compiler that is asked for more
-# warnings, and a machine where a long has 32 bits.
+SHELLCHECK = (
+    "shellcheck",
+    "--severity=warning",
+    "--exclude=SC2164",
+    "--format=gcc",
+    "--external-sources",
+    "--source-path=SCRIPTDIR",
+)
+# What else a topic is compiled with at its end: {kind of kernel.COMPILED: make's words}. A second compiler that is
+# asked for more warnings, and a machine where a long has 32 bits.
 COMPILERS = {"clang": ("W=1",), "i386": ()}
 FIXES = re.compile(r"^Fixes:\s*(.*)$", re.M)
 
@@ -50,7 +67,9 @@ def once(function: Callable[[], object], *key: str | pathlib.Path) -> None:
 
 def steps(base: Base, topics: Iterable[Topic]) -> Iterator[tuple[Topic, pathlib.Path, str]]:
     """[(topic, patch, commit)] of the queue applied on the base."""
-    commits = git(base.repo, "rev-list", "--reverse", f"{base.commit}..{kernel.commits(base)['patched']}").stdout.split()
+    commits = git(
+        base.repo, "rev-list", "--reverse", f"{base.commit}..{kernel.commits(base)['patched']}"
+    ).stdout.split()
     for topic in topics:
         commits.pop(0)  # the cover letter
         for patch in topic.patches:
@@ -68,7 +87,7 @@ def code(names: Iterable[str]) -> list[str]:
 
 
 def objects(names: Sequence[str], directories: Iterable[str]) -> list[str]:
-    """make's targets for what changed: the object of each C file, and with a changed header `directories`, which include it."""
+    """make's targets for what changed: each C file's object, and with a header `directories`, which include it."""
     names = code(names)
     found = {name.removesuffix(".c") + ".o" for name in names if name.endswith(".c")}
     whole = set(directories) if any(name.endswith(".h") for name in names) else set()
@@ -90,7 +109,16 @@ def compile_step(base: Base, topic: Topic, commit: str, names: Sequence[str], ou
     if made := objects(names, topic.compile):
         with kernel.building(out):
             kernel.configure(base.repo, out, kernel.everything())
-            said += run(*kernel.make_line("check"), "-C", base.repo, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *made, env=kernel.ENV, log=log).stdout
+            said += run(
+                *kernel.make_line("check"),
+                "-C",
+                base.repo,
+                f"O={out}",
+                f"-j{len(os.sched_getaffinity(0))}",
+                *made,
+                env=kernel.ENV,
+                log=log,
+            ).stdout
     if here := targets(names):
         with tempfile.TemporaryDirectory(dir=cache()) as place:
             said += kernel.install_selftests(base, here, pathlib.Path(place), log)
@@ -101,22 +129,37 @@ def compile_step(base: Base, topic: Topic, commit: str, names: Sequence[str], ou
 def checkpatch(base: Base, patch: pathlib.Path, commit: str) -> None:
     kernel.checkout(base, commit)
     said = run("perl", "scripts/checkpatch.pl", *CHECKPATCH, patch, cwd=base.repo, check=False).stdout
-    if found := [line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)]:
+    if found := [
+        line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)
+    ]:
         raise Fail("\n".join(found))
 
 
 def warnings(base: Base, commit: str, names: Iterable[str], out: pathlib.Path) -> set[str]:
     """What kernel-doc and sparse say of files at a commit, without line numbers, so that base and patched compare."""
     kernel.checkout(base, commit)
-    here = [name for name in names if (base.repo / name).is_file() and name.endswith((".c", ".h"))
-            and not name.startswith(("tools/", "scripts/"))]
+    here = [
+        name
+        for name in names
+        if (base.repo / name).is_file() and name.endswith((".c", ".h")) and not name.startswith(("tools/", "scripts/"))
+    ]
     if not here:
         return set()
     said = run("python3", "scripts/kernel-doc", "-none", "-Wall", *here, cwd=base.repo, check=False).stdout
     compiled = [name.removesuffix(".c") + ".o" for name in here if name.endswith(".c")]
     if compiled:
         kernel.configure(base.repo, out, kernel.everything())
-        said += run(*kernel.make_line("check"), "-C", base.repo, f"O={out}", "C=2", f"CHECK={SPARSE}", *compiled, env=kernel.ENV, check=False).stdout
+        said += run(
+            *kernel.make_line("check"),
+            "-C",
+            base.repo,
+            f"O={out}",
+            "C=2",
+            f"CHECK={SPARSE}",
+            *compiled,
+            env=kernel.ENV,
+            check=False,
+        ).stdout
     if "not available or not up to date" in said:
         raise Fail(f"the kernel does not accept this sparse:\n{said}")
     # sparse says that of every MODULE_ macro, at any line that has one.
@@ -148,8 +191,19 @@ def compiled(base: Base, commit: str, names: Iterable[str], kind: str) -> set[st
     log = BUILD / "check" / f"{commit[:12]}-{kind}.log"
     with kernel.building(out):
         kernel.configure(base.repo, out, what)
-        done = run(*kernel.make_line(kind), "-C", base.repo, f"O={out}", "-k", f"-j{len(os.sched_getaffinity(0))}", *COMPILERS[kind], *made,
-                   env=kernel.ENV, check=False, log=log)
+        done = run(
+            *kernel.make_line(kind),
+            "-C",
+            base.repo,
+            f"O={out}",
+            "-k",
+            f"-j{len(os.sched_getaffinity(0))}",
+            *COMPILERS[kind],
+            *made,
+            env=kernel.ENV,
+            check=False,
+            log=log,
+        )
     found = complaints(done.stdout)
     if done.returncode and not any("error:" in line for line in found):
         raise Fail(f"make failed with status {done.returncode}; all it said is in {log}")
@@ -160,7 +214,11 @@ def compile_topic(base: Base, commit: str, names: Iterable[str], kind: str) -> N
     """Fail when a compiler complains at a topic's end of what it does not complain of in the base."""
     now = compiled(base, commit, names, kind)
     # The base is compiled only where there is something to compare.
-    where = {name for name in names if any(name in line or pathlib.PurePath(name).with_suffix(".o").name in line for line in now)}
+    where = {
+        name
+        for name in names
+        if any(name in line or pathlib.PurePath(name).with_suffix(".o").name in line for line in now)
+    }
     new = now - compiled(base, base.commit, sorted(where), kind) if now else set()
     if new:
         raise Fail("new warnings:\n" + "\n".join(sorted(new)))
@@ -192,13 +250,15 @@ def fixes(base: Base, patch: pathlib.Path) -> list[str]:
     for line in FIXES.findall(message(patch)):
         named = re.fullmatch(r"([0-9a-f]{12,40}) \(\"(.+)\"\)", line)
         if not named:
-            problems.append(f"Fixes: {line}: not 12 digits or more of a commit and its subject, as in: 0123456789ab (\"subject\")")
+            problems.append(
+                f'Fixes: {line}: not 12 digits or more of a commit and its subject, as in: 0123456789ab ("subject")'
+            )
             continue
         done = git(base.repo, "log", "-1", "--format=%s", named[1], "--", check=False)
         if done.returncode:
             problems.append(f"the base has no commit {named[1]}")
         elif done.stdout.strip() != named[2]:
-            problems.append(f"{named[1]} is \"{done.stdout.strip()}\", not \"{named[2]}\"")
+            problems.append(f'{named[1]} is "{done.stdout.strip()}", not "{named[2]}"')
         elif git(base.repo, "merge-base", "--is-ancestor", named[1], base.commit, check=False).returncode:
             problems.append(f"{named[1]} is not in the base's history")
     return problems
@@ -215,15 +275,22 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
         for topic, patch in patches:
             tally.that(f"{topic.name}/{patch.name}: Fixes:", "\n".join(fixes(base, patch)))
     elif patches:
-        print(f"     Fixes: of {len(patches)} patches cannot be verified: {base.name} has no history; KSRC= a clone that has", flush=True)
+        print(
+            f"     Fixes: of {len(patches)} patches cannot be verified: {base.name} has no history; "
+            "KSRC= a clone that has",
+            flush=True,
+        )
 
 
 def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
-    """shellcheck over the selftests of the checked-out source that the series brings, and over the testbed's own scripts."""
+    """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
     own = [*sorted(kernel.CONFIGS.with_name("guest").glob("*.sh")), *(ROOT / ".ci").glob("run")]
     for path in [*(base.repo / name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")), *own]:
         done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
-        tally.that(f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}", done.stdout if done.returncode else "")
+        tally.that(
+            f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}",
+            done.stdout if done.returncode else "",
+        )
 
 
 def stands_alone(base: Base, topics: list[Topic], topic: Topic) -> str:
@@ -234,8 +301,15 @@ def stands_alone(base: Base, topics: list[Topic], topic: Topic) -> str:
 def agree(topic: Topic) -> None:
     said = tree.stands_on(topic.name, topic.letter)
     if sorted(said) != sorted(topic.depends_on):
-        raise Fail(f"topic.toml: {', '.join(topic.depends_on) or 'nothing'}; the cover letter's `Stands on:`: {', '.join(said) or 'the base alone'}")
-    gone = [name for name in topic.kunit if not any(f"+++ b/{name}\n" in path.read_text(errors="replace") for path in topic.patches)]
+        raise Fail(
+            f"topic.toml: {', '.join(topic.depends_on) or 'nothing'}; the cover letter's `Stands on:`: "
+            f"{', '.join(said) or 'the base alone'}"
+        )
+    gone = [
+        name
+        for name in topic.kunit
+        if not any(f"+++ b/{name}\n" in path.read_text(errors="replace") for path in topic.patches)
+    ]
     if gone:
         raise Fail(f"topic.toml: kunit: no patch of the topic brings or changes {', '.join(gone)}")
 
@@ -252,8 +326,15 @@ def check(base: Base, tally: Tally) -> None:
             return
         for topic in topics:
             tally.run(f"{topic.name}: topic.toml and the cover letter agree on what it depends on", agree, topic)
-            tally.run(f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})",
-                      once, lambda: stands_alone(base, topics, topic), "alone", base.key, store.queue_digest(), topic.name)
+            tally.run(
+                f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})",
+                once,
+                lambda: stands_alone(base, topics, topic),
+                "alone",
+                base.key,
+                store.queue_digest(),
+                topic.name,
+            )
         check_fixes(base, topics, tally)
         ends: dict[str, list[str]] = {topic.name: [] for topic in topics}
         for topic, patch, commit in steps(base, topics):
@@ -262,16 +343,47 @@ def check(base: Base, tally: Tally) -> None:
             tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
             names = touched(base.repo, commit)
             if objects(names, topic.compile) or targets(names):
-                tally.run(f"{name}: compiles", once, lambda: compile_step(base, topic, commit, names, out), "compile", kernel.content(base, commit), *settings)
+                tally.run(
+                    f"{name}: compiles",
+                    once,
+                    lambda: compile_step(base, topic, commit, names, out),
+                    "compile",
+                    kernel.content(base, commit),
+                    *settings,
+                )
         for topic in topics:
-            tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(come_and_gone(base.repo, ends[topic.name])))
+            tally.that(
+                f"{topic.name}: no patch adds what a later one deletes",
+                "\n".join(come_and_gone(base.repo, ends[topic.name])),
+            )
             last = ends[topic.name][-1]
-            names = sorted({name for commit in ends[topic.name] for name in code(touched(base.repo, commit)) if name.endswith(".c")})
+            names = sorted(
+                {
+                    name
+                    for commit in ends[topic.name]
+                    for name in code(touched(base.repo, commit))
+                    if name.endswith(".c")
+                }
+            )
             for kind in COMPILERS if names else ():
-                tally.run(f"{topic.name}: no new warning for {kind}", once, lambda: compile_topic(base, last, names, kind),
-                          kind, kernel.content(base, last), base.key, *kernel.everything(kind).fragments)
+                tally.run(
+                    f"{topic.name}: no new warning for {kind}",
+                    once,
+                    lambda: compile_topic(base, last, names, kind),
+                    kind,
+                    kernel.content(base, last),
+                    base.key,
+                    *kernel.everything(kind).fragments,
+                )
         patched = kernel.commits(base)["patched"]
         names = touched(base.repo, patched, base.commit)
-        tally.run("no new warning of kernel-doc or sparse", once, lambda: static(base, names, out), "static", kernel.content(base, patched), *settings)
+        tally.run(
+            "no new warning of kernel-doc or sparse",
+            once,
+            lambda: static(base, names, out),
+            "static",
+            kernel.content(base, patched),
+            *settings,
+        )
         kernel.checkout(base, patched)
         shell_scripts(base, names, tally)

@@ -23,12 +23,15 @@ def suites(topics: Iterable[Topic] | None = None) -> list[str]:
 
 
 def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only: str = "", kind: str = "sim") -> None:
-    """kunit.py over every .kunitconfig of the topics, in one build; a case counts as one test. only: a glob of suites' names.
+    """kunit.py over every .kunitconfig of the topics, in one build; a case counts as one test.
+
+    only: a glob of suites' names.
 
     What the kernel said is kept as build/kunit.ktap, and what kunit.py made of it as build/kunit.log.
     """
     tally.suite = "KUnit"
-    configs = suites(topics)
+    # debug.config asks for what only all topics' options together have.
+    configs = suites(None if kind == "debug" else topics)
     if not configs:
         return
     debug = "debug" if kind == "debug" else ""
@@ -37,17 +40,23 @@ def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only:
     with lock("source"):
         kernel.checkout(base, kernel.commits(base)["patched"])
         say(f"running KUnit ({only or 'all suites'}): {', '.join(configs)}; the console is {log.with_suffix('.ktap')}")
-        done = run_kunit(base, configs, log, limit=3600 if debug else 600, only=only, debug=bool(debug), verdicts=verdicts)
+        done = run_kunit(
+            base, configs, log, limit=3600 if debug else 600, only=only, debug=bool(debug), verdicts=verdicts
+        )
         said = kunit_place(base, 1, bool(debug)) / "test.log"
         if said.is_file():
             shutil.copyfile(said, log.with_suffix(".ktap"))
         shown = r"=====|\[PASSED\]|FAILED|ERROR|Testing complete" if only else r"=====|FAILED|ERROR|Testing complete"
         print("\n".join(line for line in done.stdout.splitlines() if re.search(shown, line)), flush=True)
         if only and not kunit_counts(done.stdout):
-            raise Fail(f"S={only}: no suite of that name; there are: {', '.join(names(base, configs)) or f'none, see {log}'}")
+            raise Fail(
+                f"S={only}: no suite of that name; there are: {', '.join(names(base, configs)) or f'none, see {log}'}"
+            )
     found = cases(json.loads(verdicts.read_text())) if verdicts.is_file() else {}
     if not found:
-        tally.that("KUnit", f"kunit.py ran no test (status {done.returncode}); its output is in {log}:\n{tail(done.stdout)}")
+        tally.that(
+            "KUnit", f"kunit.py ran no test (status {done.returncode}); its output is in {log}:\n{tail(done.stdout)}"
+        )
         return
     bad = [name for name, problem in found.items() if problem]
     tally.add("KUnit", found)
@@ -56,7 +65,11 @@ def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only:
         if not bad:
             tally.that("KUnit", f"kunit.py failed with status {done.returncode}")
     if debug:
-        sick = [line for line in log.with_suffix(".ktap").read_text(errors="replace").splitlines() if re.search(r"BUG:|KASAN|UBSAN|ODEBUG", line)]
+        sick = [
+            line
+            for line in log.with_suffix(".ktap").read_text(errors="replace").splitlines()
+            if re.search(r"BUG:|KASAN|UBSAN|ODEBUG", line)
+        ]
         tally.that("KUnit: no checker of the kernel's complains", "\n".join(sick))
 
 
@@ -66,7 +79,9 @@ def cases(group: Any, path: str = "") -> dict[str, str]:
     for number, one in enumerate(group.get("test_cases", ())):
         name = f"{path}{one['name']}"
         # Parameters may share a name, and each counts.
-        found[name if name not in found else f"{name} ({number})"] = "" if one["status"] == "PASS" else str(one["status"]).lower()
+        found[name if name not in found else f"{name} ({number})"] = (
+            "" if one["status"] == "PASS" else str(one["status"]).lower()
+        )
     for one in group.get("sub_groups", ()):
         found |= cases(one, f"{path}{one['name']}.")
     return found
@@ -80,17 +95,26 @@ def names(base: Base, configs: Sequence[str]) -> list[str]:
 
 def kunit_place(base: Base, cpus: int, debug: bool = False) -> pathlib.Path:
     """kunit.py's build directory."""
-    return cache() / "build" / f"kunit{cpus if cpus > 1 else ''}{'-debug' if debug else ''}-{digest(base.key, kernel.compiler())}"
+    return (
+        cache()
+        / "build"
+        / f"kunit{cpus if cpus > 1 else ''}{'-debug' if debug else ''}-{digest(base.key, kernel.compiler())}"
+    )
 
 
 def kunit_py(base: Base, verb: str, configs: Iterable[object], cpus: int = 1, debug: bool = False) -> list[str]:
-    """A command line of kunit.py's for the checked-out source and User-mode Linux; to be run in base.repo with the source's lock held."""
+    """A command line of kunit.py's for the checked-out source; run it in base.repo with the source's lock held."""
     words = ["python3", "tools/testing/kunit/kunit.py", verb, f"--build_dir={kunit_place(base, cpus, debug)}"]
     if verb == "exec":
         return words
     smp = ["--kconfig_add=CONFIG_SMP=y", f"--kconfig_add=CONFIG_NR_CPUS={cpus}"] if cpus > 1 else []
     checkers = [kernel.CONFIGS / "debug.config"] if debug else []
-    return [*words, f"--jobs={len(os.sched_getaffinity(0))}", *smp, *[f"--kunitconfig={name}" for name in [*configs, *checkers]]]
+    return [
+        *words,
+        f"--jobs={len(os.sched_getaffinity(0))}",
+        *smp,
+        *[f"--kunitconfig={name}" for name in [*configs, *checkers]],
+    ]
 
 
 # With more than one CPU, User-mode Linux needs the seccomp userspace.
@@ -98,13 +122,27 @@ def kunit_boot(cpus: int) -> list[str]:
     return [f"ncpus={cpus}", "seccomp=on"] if cpus > 1 else []
 
 
-def run_kunit(base: Base, configs: Iterable[str], log: pathlib.Path, cpus: int = 1, limit: int = 600, only: str = "", debug: bool = False,
-              verdicts: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run kunit.py over `configs`, or over the suites of them that the glob `only` names; verdicts: where JSON of them is wanted."""
-    words = [f"--timeout={limit}", *[f"--kernel_args={word}" for word in kunit_boot(cpus)], *([f"--json={verdicts}"] if verdicts else []),
-             *([only] if only else [])]
+def run_kunit(
+    base: Base,
+    configs: Iterable[str],
+    log: pathlib.Path,
+    cpus: int = 1,
+    limit: int = 600,
+    only: str = "",
+    debug: bool = False,
+    verdicts: pathlib.Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run kunit.py over `configs`, or the suites of them that `only` globs; verdicts: where JSON of them is wanted."""
+    words = [
+        f"--timeout={limit}",
+        *[f"--kernel_args={word}" for word in kunit_boot(cpus)],
+        *([f"--json={verdicts}"] if verdicts else []),
+        *([only] if only else []),
+    ]
     with kernel.building(kunit_place(base, cpus, debug)):
-        return run(*kunit_py(base, "run", configs, cpus, debug), *words, cwd=base.repo, env=kernel.ENV, check=False, log=log)
+        return run(
+            *kunit_py(base, "run", configs, cpus, debug), *words, cwd=base.repo, env=kernel.ENV, check=False, log=log
+        )
 
 
 def kunit_counts(text: str) -> dict[str, int] | None:

@@ -18,7 +18,15 @@ def ruff() -> pathlib.Path:
             say(f"installing ruff {RUFF} with pip")
             with whole(place) as part:
                 run("/usr/bin/python3", "-m", "venv", part)
-                run(part / "bin" / "python3", "-m", "pip", "install", "-q", "--disable-pip-version-check", f"ruff=={RUFF}")
+                run(
+                    part / "bin" / "python3",
+                    "-m",
+                    "pip",
+                    "install",
+                    "-q",
+                    "--disable-pip-version-check",
+                    f"ruff=={RUFF}",
+                )
     return place / "bin" / "ruff"
 
 
@@ -26,4 +34,7 @@ def lint(tally: Tally) -> None:
     """Each is a check."""
     tally.suite = "lint"
     tally.run("ruff finds nothing in the testbed", lambda: run(ruff(), "check", "--no-cache", "-q", *WHAT, cwd=ROOT))
-    tally.run("mypy finds nothing in the testbed", lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT))
+    tally.run(
+        "mypy finds nothing in the testbed",
+        lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),
+    )

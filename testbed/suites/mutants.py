@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a topic's tests are worth: every patch of topics/NAME/mutants/ is a fault, and a test has to notice it.
 
-A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults show only there;
-one in a litmus test is herd7's. What noticed which is written to build/mutants/TOPIC.
+A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
+show only there; one in a litmus test is herd7's. What noticed which is written to build/mutants/TOPIC.
 """
 
 import contextlib
@@ -44,7 +44,12 @@ def mutants(base: Base, tally: Tally, names: Iterable[str] = ()) -> None:
 def judge(base: Base, tally: Tally, topic: Topic) -> None:
     name = topic.name
     patched = kernel.commits(base)["patched"]
-    brought = [path for one, _, commit in check.steps(base, store.series()) if one.name == name for path in check.touched(base.repo, commit)]
+    brought = [
+        path
+        for one, _, commit in check.steps(base, store.series())
+        if one.name == name
+        for path in check.touched(base.repo, commit)
+    ]
     configs = list(topic.kunit)
     outcome = BUILD / "mutants" / name
     outcome.parent.mkdir(parents=True, exist_ok=True)
@@ -65,8 +70,8 @@ def judge(base: Base, tally: Tally, topic: Topic) -> None:
 def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[list[str]]:
     """Put a fault into the checked-out source for a while; gives the files it changed.
 
-    Times stay as they were, and of the objects only the topic's own and the fault's are made again: a header like mpscq.h
-    is included by half of the kernel, for which a one-line fault makes no difference.
+    Times stay as they were, and of the objects only the topic's own and the fault's are made again: a header like
+    mpscq.h is included by half of the kernel, for which a one-line fault makes no difference.
     """
     changed = [line.split("\t")[2] for line in git(base.repo, "apply", "--numstat", fault).stdout.splitlines()]
     paths = [base.repo / path for path in changed]
@@ -94,7 +99,11 @@ def notice(base: Base, configs: list[str], code: Iterable[str], fault: pathlib.P
     """Fail unless a test notices the fault; writes down which."""
     with broken(base, fault, code) as changed:
         if all(path.endswith(".litmus") for path in changed):
-            found = [f"herd7: {path.rpartition('/')[2]}: {said}" for path in changed if (said := litmus.judge(base.repo, path))]
+            found = [
+                f"herd7: {path.rpartition('/')[2]}: {said}"
+                for path in changed
+                if (said := litmus.judge(base.repo, path))
+            ]
         else:
             log = outcome.with_name(f"{outcome.name}-{fault.stem}.log")
             kunit(base, configs, log)

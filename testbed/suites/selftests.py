@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The topics' kselftests in the guest, on patched, where all must pass, and on base, where the cases of fails-on-base must fail."""
+"""The topics' kselftests in the guest: on patched all must pass, on base the cases of fails-on-base must fail."""
 
 import concurrent.futures
 import os
@@ -23,7 +23,7 @@ LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
 def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
-    """{script: why it is not run on this kind of machine}, of the topics' files left-out; what has simulated time leaves out the same."""
+    """{script: why it is not run on this kind of machine}; kinds with simulated time leave out the same."""
     kind = "sim" if kernel.simulated(kind) else kind
     words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
     return {script: why for where, script, why in words if where == kind}
@@ -62,15 +62,21 @@ def script(topics: Collection[Topic], kind: str, place: pathlib.Path, only: Coll
     else:
         words = [f"-c {name}" for name in directories(topics)]
         words += [f"-S {collection}:{name}" for collection, _, name in have if name in left_out(topics, kind)]
-    # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again, which has to be a pipe.
+    # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again: a pipe.
     lines += [f"cd /host{place} && ./run_kselftest.sh {' '.join(words)} -o {TIMEOUT[kind]} 2>&1 | cat >/results/ktap"]
     if kind == "debug":
         lines += [f". /host{shlex.quote(str(LEAKS))}"]
     return "\n".join(lines) + "\n"
 
 
-def judge(tally: Tally, what: kernel.Flavour, topics: Collection[Topic], place: pathlib.Path, kernels: Mapping[str, pathlib.Path],
-          only: Collection[str] = ()) -> None:
+def judge(
+    tally: Tally,
+    what: kernel.Flavour,
+    topics: Collection[Topic],
+    place: pathlib.Path,
+    kernels: Mapping[str, pathlib.Path],
+    only: Collection[str] = (),
+) -> None:
     """Run the selftests of topics of a flavour and count each case."""
     kind = what.kind
     names = {path.rpartition("/")[2] for path in only}
@@ -79,13 +85,21 @@ def judge(tally: Tally, what: kernel.Flavour, topics: Collection[Topic], place: 
     text.parent.mkdir(exist_ok=True)
     text.write_text(script(topics, kind, place, only))
     guest.root()
-    say("; ".join([f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})",
-                   *(f"without {name}: {why}" for name, why in without.items())]))
+    say(
+        "; ".join(
+            [
+                f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})",
+                *(f"without {name}: {why}" for name, why in without.items()),
+            ]
+        )
+    )
     expected = {case for case in fails_on_base(topics, kind) if not only or case.partition(": ")[0] in names}
     results = {name: BUILD / f"selftests-{name}-{what.name}" for name in kernels}
     # A guest of QEMU's keeps two CPUs busy.
     with concurrent.futures.ThreadPoolExecutor(1 if kernel.for_qemu(kind) else len(os.sched_getaffinity(0))) as pool:
-        boots = {name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind) for name, path in kernels.items()}
+        boots = {
+            name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind) for name, path in kernels.items()
+        }
         watch(list(boots.values()), [where / "ktap" for where in results.values()])
     found = {}
     for name, ended in boots.items():
@@ -104,8 +118,12 @@ def judge(tally: Tally, what: kernel.Flavour, topics: Collection[Topic], place: 
             print(f"     base: {verdict}: {case}", flush=True)
     if kind == "debug" and not only:
         leaks = results["patched"] / "leaks"
-        tally.that("patched: kmemleak finds nothing that nobody frees",
-                   leaks.read_text(errors="replace") if leaks.is_file() else f"it was not asked; see {results['patched']}/console")
+        tally.that(
+            "patched: kmemleak finds nothing that nobody frees",
+            leaks.read_text(errors="replace")
+            if leaks.is_file()
+            else f"it was not asked; see {results['patched']}/console",
+        )
 
 
 def watch(boots: Collection[concurrent.futures.Future[pathlib.Path]], ktaps: Collection[pathlib.Path]) -> None:
@@ -146,7 +164,9 @@ def ktap(text: str) -> dict[str, str]:
 def named(name: str, kind: str) -> tuple[list[Topic], list[str]]:
     """What T=name is: (topics whose KUnit suites are to be run, paths of selftests); Fail names what there is."""
     topics = store.series()
-    brought = {path: topic for topic in topics for path in topic.scripts if path.rpartition("/")[0] in directories(topics)}
+    brought = {
+        path: topic for topic in topics for path in topic.scripts if path.rpartition("/")[0] in directories(topics)
+    }
     tests = {path.rpartition("/")[2]: path for path in brought if path.rpartition("/")[2] != "lib.sh"}
     without = left_out(topics, kind)
     if name in tests:
@@ -157,4 +177,7 @@ def named(name: str, kind: str) -> tuple[list[Topic], list[str]]:
         topic = store.named(topics, name)
         found = [path for script, path in tests.items() if brought[path] is topic or path in topic.scripts]
         return [topic], [path for path in found if path.rpartition("/")[2] not in without]
-    raise Fail(f"T={name}: no topic and no selftest; topics: {', '.join(topic.name for topic in topics)}; selftests: {', '.join(sorted(tests))}")
+    raise Fail(
+        f"T={name}: no topic and no selftest; topics: {', '.join(topic.name for topic in topics)}; "
+        f"selftests: {', '.join(sorted(tests))}"
+    )
