@@ -53,7 +53,7 @@ def alone(base: Base, topic: str, number: int | None = None) -> str:
     branch = f"alone-{topic}-{digest(base.commit, store.queue_digest(topics))}"
     if git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}", check=False).returncode:
         say(f"applying {topic} alone")
-        git(base.repo, "branch", "-f", branch, tree.apply(base.repo, topics, base.commit))
+        git(base.repo, "branch", "-f", branch, tree.apply(base.repo, topics, base.commit, tree.ALONE))
     many = len(topics[-1].patches)
     return git(base.repo, "rev-parse", f"{branch}~{many - (number or many)}").stdout.strip()
 

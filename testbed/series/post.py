@@ -17,7 +17,7 @@ from .topics import Topic
 # The letter's line about what to apply first names topics, which nobody who reads the mail knows.
 DEPENDS = re.compile(r"^(?:Stands|Depends) on: .+$\n?", re.M)
 LAYOUT = ("--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram")
-AM = ("-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way")
+AM = ("-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", tree.ALONE)
 FORMAT = ("-q", "--cover-letter", "--numbered", "--signature=", *LAYOUT)
 GET_MAINTAINER = pathlib.PurePath("scripts/get_maintainer.pl")
 

@@ -21,6 +21,8 @@ from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
 ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
 # A mark no patch's subject begins with; what follows is the topic's name.
 MARK = "topic: "
+# Without the other topics, lines of theirs beside a hunk are not there: one line of context has to match.
+ALONE = "-C1"
 # How many commits of a base's history are searched for the queue's: some nine months.
 HISTORY = 50_000
 FORMAT = ["format-patch", "--zero-commit", "--no-signature", "--no-numbered", "--abbrev=12", "--no-color", "-M", "--stat=80",
@@ -35,9 +37,10 @@ def stands_on(name: str, letter: str) -> list[str]:
     return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
 
 
-def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str) -> str:
+def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: str) -> str:
     """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
 
+    options are git am's: ALONE for topics without the others that stand before them.
     A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it already.
     """
     git(repo, "am", "--abort", check=False)
@@ -47,7 +50,7 @@ def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str) -> str:
         message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
         git(repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message, env=when)
-        done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *topic.patches, check=False)
+        done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *options, *topic.patches, check=False)
         if done.returncode:
             raise Fail(refused(repo, done.stdout))
     return git(repo, "rev-parse", "HEAD").stdout.strip()

@@ -13,6 +13,7 @@ from ..series import tree
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, ROOT, Fail, Tally, cache, digest, lock, run
+from .selftests import left_out
 
 # What checkpatch cannot know here: whoever posts a patch signs it off, and the topic's own MAINTAINERS lines are in
 # another of its patches.
@@ -35,11 +36,12 @@ ALLOWED = re.compile(
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = store.SELFTESTS
-# In the guest's init there is nobody to tell that a directory of its own root is missing.
+# In the guest's init there is nobody to tell that a directory of its own root is missing (SC2164); a library that is left out is no
+# fault of those that source it (SC1094).
 SHELLCHECK = (
     "shellcheck",
     "--severity=warning",
-    "--exclude=SC2164",
+    "--exclude=SC2164,SC1094",
     "--format=gcc",
     "--external-sources",
     "--source-path=SCRIPTDIR",
@@ -282,10 +284,14 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
         )
 
 
-def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
+def shell_scripts(base: Base, topics: list[Topic], names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
     own = [*sorted(kernel.CONFIGS.with_name("guest").glob("*.sh")), *(ROOT / ".ci").glob("run")]
-    for path in [*(base.repo / name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")), *own]:
+    without = left_out(topics, "shellcheck")
+    for name, why in without.items():
+        print(f"     shellcheck without {name}: {why}", flush=True)
+    scripts = [name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")]
+    for path in [*(base.repo / name for name in scripts if pathlib.PurePath(name).name not in without), *own]:
         done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
         tally.that(
             f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}",
@@ -295,7 +301,7 @@ def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
 
 def stands_alone(base: Base, topics: list[Topic], topic: Topic) -> str:
     """Apply a topic on the base with only the topics it depends on; returns the last commit."""
-    return tree.apply(base.repo, store.closure(topics, topic.name), base.commit)
+    return tree.apply(base.repo, store.closure(topics, topic.name), base.commit, tree.ALONE)
 
 
 def agree(topic: Topic) -> None:
@@ -386,4 +392,4 @@ def check(base: Base, tally: Tally) -> None:
             *settings,
         )
         kernel.checkout(base, patched)
-        shell_scripts(base, names, tally)
+        shell_scripts(base, topics, names, tally)
