@@ -195,5 +195,5 @@ def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
     monkeypatch.setattr(kernel, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(check, "ROOT", tmp_path)
     tally = util.Tally()
-    check.shell_scripts(tested, [], tally)
+    check.shell_scripts(tested, [], [], tally)
     assert [bool(case.problem) for case in tally.cases] == [True, False]
