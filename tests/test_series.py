@@ -214,6 +214,21 @@ def test_a_topic_that_order_does_not_name_comes_last(filled, place):
     assert [topic.name for topic in topics.series()] == ["two", "one"]
 
 
+def test_a_parked_topic_is_kept_and_not_applied(filled, place):
+    path = place / "topics/two/topic.toml"
+    path.write_text(path.read_text().replace('"draft"', '"parked: its test fails"'))
+    assert [topic.name for topic in topics.series()] == ["one"]
+    tree.tree(filled)
+    commit(tree.TREE, "net/more.c", "more\n", "NET: add more")
+    tree.export()
+    assert (place / "topics/two/patches/0001-NET-add-a-file.patch").is_file()
+    tree.check_exported()
+    topic(tree.TREE, "two")
+    commit(tree.TREE, "net/other.c", "other\n", "NET: add another")
+    with pytest.raises(Fail, match="topics/two is parked: its test fails: write `state"):
+        tree.export()
+
+
 def test_what_a_topic_holds_besides_patches_is_not_lost_with_it(filled, place):
     (place / "topics/two/results").mkdir()
     base.git(tree.TREE, "reset", "-q", "--hard", "HEAD^^")

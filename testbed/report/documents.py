@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..experiments import experiment as experiments
 from ..experiments.run import read
-from ..series.topics import series, subject_of
+from ..series.topics import everything, series, subject_of
 from ..util import ROOT, Fail
 from .tables import markdown, table
 
@@ -36,11 +36,11 @@ def headline(name: str) -> str:
 
 
 def topics() -> str:
-    """The README's list of topics."""
+    """The README's list of topics; what is parked is in it, too."""
     rows = []
-    for topic in series():
+    for topic in everything():
         name, before = f"[{topic.name}](topics/{topic.name})", ", ".join(topic.depends_on) or "nothing"
-        rows.append([name, state(topic.state), len(topic.patches), topic.subject, before])
+        rows.append([name, "parked" if topic.parked else state(topic.state), len(topic.patches), topic.subject, before])
     return table(["topic", "state", "patches", "subject", "depends on"], rows, left=(0, 1, 3, 4))
 
 
@@ -52,7 +52,7 @@ def state(said: str) -> str:
 
 def addressees() -> str:
     """For each topic whom it goes to, and what to know before it is posted."""
-    rows = [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in series()]
+    rows = [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in everything()]
     return table(["topic", "state", "lists", "before it is posted"], rows, left=(0, 1, 2, 3))
 
 

@@ -24,8 +24,8 @@ NO_FIGURE = re.compile(r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^
 TOML = schema.table(
     {
         "title": schema.STRING,
-        "state": {"type": "string", "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+)$",
-                  "description": "state is draft, posted vN LINK, or merged as …"},
+        "state": {"type": "string", "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+|parked: .+)$",
+                  "description": "state is draft, posted vN LINK, merged as …, or parked: WHY"},
         "lists": schema.STRINGS,
     },
     depends_on=schema.STRINGS,
@@ -74,6 +74,11 @@ class Topic:
     upstream: dict[str, str]
     # What whoever posts the topic has to know first.
     posting: str
+
+    @property
+    def parked(self) -> bool:
+        """Whether it is kept and not applied: its state says what it lacks to be one of the series."""
+        return self.state.startswith("parked: ")
 
     @property
     def patches(self) -> tuple[pathlib.Path, ...]:
@@ -144,15 +149,21 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
                  shell=data.get("shell", ""), upstream=data.get("upstream", {}), posting=data.get("posting", ""), **several)
 
 
-def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
-    """All topics of `where` (topics/) in their order: those that its file `order` lists, then the others by name."""
+def everything(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
+    """All topics of `where` (topics/) in order: those that its file `order` lists, then the others by name."""
     where = where or TOPICS
     order = listed(where / "order")
     homes = {home.name: home for home in sorted(where.iterdir()) if home.is_dir()} if where.is_dir() else {}
     for name in order:
         if name not in homes:
             raise Fail(f"topics/order names {name}, which is no directory of topics/: remove the line")
-    found = [load(homes[name], checked) for name in [*order, *(name for name in homes if name not in order)]]
+    return [load(homes[name], checked) for name in [*order, *(name for name in homes if name not in order)]]
+
+
+def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
+    """The topics that are applied, in their order: all that are not parked."""
+    found = [topic for topic in everything(checked, where) if not topic.parked]
+    homes = [topic.name for topic in found]
     seen: set[str] = set()
     for topic in found:
         for name in topic.depends_on:

@@ -218,6 +218,9 @@ def cover(name: str, mark: str, commits: list[str]) -> str:
 
 def agreed(covers: dict[str, tuple[str, str]]) -> None:
     """Fail unless topics/ can take these topics as they are: what goes by hand is named before anything is written."""
+    for topic in store.everything():
+        if topic.parked and topic.name in covers:
+            raise Fail(f"topics/{topic.name} is {topic.state}: write `state = \"draft\"` in its topic.toml to have it back")
     have = {topic.name: topic for topic in series()}
     for name, (_, letter) in covers.items():
         said = stands_on(name, letter)
@@ -279,7 +282,8 @@ def replace(new: pathlib.Path, covers: dict[str, tuple[str, str]]) -> None:
             (target / "topic.toml").write_text(f"title = {json.dumps(subject)}\nstate = \"draft\"\nlists = []\n"
                                                f"depends_on = {json.dumps(stands_on(name, letter))}\n")
             say(f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it (docs/contributors.md)")
-    for topic in [home for home in store.TOPICS.iterdir() if home.is_dir() and home.name not in covers]:
+    kept = {*covers, *(topic.name for topic in store.everything() if topic.parked)}
+    for topic in [home for home in store.TOPICS.iterdir() if home.is_dir() and home.name not in kept]:
         remove(topic)
 
 
@@ -302,8 +306,11 @@ def check_exported() -> None:
 
 
 def different(one: pathlib.Path, other: pathlib.Path) -> list[str]:
-    """The relative paths of patches and their lists that differ between two directories."""
+    """The relative paths of patches and their lists that differ between two directories; parked topics are not looked at."""
+    parked = [topic.name for topic in store.everything() if topic.parked]
+
     def files(top: pathlib.Path) -> dict[str, bytes]:
-        return {str(path.relative_to(top)): path.read_bytes() for path in top.glob("*/patches/*")}
+        found = [path for path in top.glob("*/patches/*") if path.parts[-3] not in parked]
+        return {str(path.relative_to(top)): path.read_bytes() for path in found}
     a, b = files(one), files(other)
     return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))

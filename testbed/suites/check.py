@@ -36,8 +36,8 @@ ALLOWED = re.compile(
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = store.SELFTESTS
-# In the guest's init there is nobody to tell that a directory of its own root is missing (SC2164); a library that is left out is no
-# fault of those that source it (SC1094).
+# In the guest's init there is nobody to tell that a directory of its own root is missing (SC2164); a library that is
+# left out is no fault of those that source it (SC1094).
 SHELLCHECK = (
     "shellcheck",
     "--severity=warning",
