@@ -181,7 +181,7 @@ def test_fixes_lines_are_verified_in_a_base_with_history(ksrc, tmp_path, line, p
 
 
 def test_what_a_compiler_says_is_compared_without_line_numbers():
-    one = check.complaints("  CC x.o\n../net/x.c:12:3: warning: odd [-Wodd]\nmake: fine\n")
+    one = check.complaints("  CC x.o\n  CC      lib/str_error_r.o\n../net/x.c:12:3: warning: odd [-Wodd]\nmake: fine\n")
     assert one == check.complaints("net/x.c:99:1: warning: odd [-Wodd]") != set()
 
 
