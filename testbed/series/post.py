@@ -17,7 +17,6 @@ from .topics import Topic
 # The letter's line about what to apply first names topics, which nobody who reads the mail knows.
 DEPENDS = re.compile(r"^(?:Stands|Depends) on: .+$\n?", re.M)
 LAYOUT = ("--abbrev=12", "--no-color", "-M", "--stat=80", "--diff-algorithm=histogram")
-AM = ("-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", tree.ALONE)
 FORMAT = ("-q", "--cover-letter", "--numbered", "--signature=", *LAYOUT)
 GET_MAINTAINER = pathlib.PurePath("scripts/get_maintainer.pl")
 
@@ -73,15 +72,14 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
 
 def applied(base: Base, topics: list[Topic]) -> tuple[str, str]:
     """(the commit that the last of `topics` is put on, the last commit), with all applied but the cover letters."""
-    git(base.repo, "am", "--abort", check=False)
-    git(base.repo, "checkout", "-q", "--force", "--detach", base.commit)
-    git(base.repo, "clean", "-fdq")
+    tree.start(base.repo, base.commit)
     onto = head = base.commit
     for topic in topics:
         onto = head
-        done = git(base.repo, "am", *AM, *topic.patches, check=False)
-        if done.returncode:
-            raise Fail(f"{topic.name}: {tree.refused(base.repo, done.stdout)}")
+        try:
+            tree.am(base.repo, topic, tree.ALONE)
+        except Fail as fail:
+            raise Fail(f"{topic.name}: {fail}") from fail
         head = git(base.repo, "rev-parse", "HEAD").stdout.strip()
     return onto, head
 

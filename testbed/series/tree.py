@@ -37,22 +37,33 @@ def stands_on(name: str, letter: str) -> list[str]:
     return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
 
 
+def start(repo: pathlib.Path, commit: str) -> None:
+    """Leave `repo`'s working tree at `commit`, with nothing of an earlier git am's in it."""
+    git(repo, "am", "--abort", check=False)
+    git(repo, "checkout", "-q", "--force", "--detach", commit)
+    git(repo, "clean", "-fdq")
+
+
+def am(repo: pathlib.Path, topic: Topic, *options: str) -> None:
+    """git am a topic's patches; Fail as apply()'s if one does not apply."""
+    done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way",
+               *options, *topic.patches, check=False)
+    if done.returncode:
+        raise Fail(refused(repo, done.stdout))
+
+
 def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: str) -> str:
     """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
 
     options are git am's: ALONE for topics without the others that stand before them.
     A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it already.
     """
-    git(repo, "am", "--abort", check=False)
-    git(repo, "checkout", "-q", "--force", "--detach", commit)
-    git(repo, "clean", "-fdq")
+    start(repo, commit)
     for topic in topics:
         message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
         git(repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message, env=when)
-        done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way", *options, *topic.patches, check=False)
-        if done.returncode:
-            raise Fail(refused(repo, done.stdout))
+        am(repo, topic, *options)
     return git(repo, "rev-parse", "HEAD").stdout.strip()
 
 
