@@ -106,9 +106,7 @@ def machine(tmp_path, monkeypatch, request):
     def run(body, limit=20):
         for name in ("linux", "qemu-system-x86_64"):
             path = tmp_path / name
-            path.write_text(
-                f"#!/bin/bash\nfor word in $*; do [[ $word == RESULTS=* ]] && cd ${{word#*=}}; done\n{body}\n"
-            )
+            path.write_text(f"#!/bin/bash\n{body}\n")
             path.chmod(0o755)
         return boot.boot(tmp_path / "linux", tmp_path / "script", tmp_path / "results", limit, request.param)
 
@@ -172,9 +170,7 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
         f"import pathlib\nfrom testbed.machines import boot, guest\nguest.root = lambda: pathlib.Path('/')\n"
         f"boot.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n"
     )
-    (tmp_path / "linux").write_text(
-        "#!/bin/bash\nfor word; do [[ $word == RESULTS=* ]] && cd ${word#*=}; done\necho $$ > pid; sleep 1000\n"
-    )
+    (tmp_path / "linux").write_text("#!/bin/bash\necho $$ > pid; sleep 1000\n")
     (tmp_path / "linux").chmod(0o755)
     testbed = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
     pid = tmp_path / "results" / "pid"
@@ -248,3 +244,18 @@ def test_a_guest_that_was_killed_for_its_time_is_said_to_be(tmp_path, returned):
     (tmp_path / "console").write_text("Run /guest-init\n")
     with pytest.raises(Fail, match="did not end within 5 s of real time"):
         boot.verdict(tmp_path / "console", tmp_path / "exit", returned, 5)
+
+
+def test_a_simulated_guest_is_told_nothing_of_where_it_is(tmp_path, monkeypatch):
+    # Its random numbers come from its command line, and a figure's last digits from them
+    monkeypatch.setattr(guest, "root", lambda: tmp_path)
+    said = []
+    for place in ("here", "some/where/else"):
+        at = tmp_path / place
+        at.mkdir(parents=True)
+        (at / "linux").write_text('#!/bin/bash\necho "$*"; cat from/run; ls from/root/here >/dev/null; echo $? >exit\n')
+        (at / "linux").chmod(0o755)
+        (at / "script").write_text(f"script of {at.name}\n")
+        said.append((boot.boot(at / "linux", at / "script", at / "results") / "console").read_text())
+    assert "script of here" in said[0] and "script of else" in said[1]
+    assert said[0].splitlines()[0] == said[1].splitlines()[0]

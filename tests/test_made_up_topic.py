@@ -44,7 +44,7 @@ GUEST = textwrap.dedent("""\
     done
     echo "Linux version 7.3.4"
     export DRIVER="@DRIVER@"
-    sed "s,/host/,/,g; s,/results,$RESULTS,g" "$run" >"$RESULTS/run"
+    sed "s,/host/,/,g; s,/results,$RESULTS,g" from/run >"$RESULTS/run"
     bash "$RESULTS/run" </dev/null
     echo $? >"$RESULTS/exit"
     """)

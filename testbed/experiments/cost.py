@@ -61,9 +61,11 @@ def instructions(experiment: Experiment, executable: pathlib.Path, place: pathli
     script.write_text(
         "\n".join(["#!/bin/bash", *(ask(experiment, what) for what in cost["instructions"].values())]) + "\n"
     )
+    uml.links(guest.root(), script, place)
     with open(place / "console", "wb") as console:
         passes = singlestep.count(
-            uml.command(executable, guest.root(), script, place, True, ()),
+            uml.command(executable, simulated=True),
+            place,
             cost["begin"],
             cost["end"],
             console,

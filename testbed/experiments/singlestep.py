@@ -4,6 +4,7 @@
 import bisect
 import ctypes
 import os
+import pathlib
 import signal
 import subprocess
 from collections import Counter
@@ -24,10 +25,15 @@ def symbols(kernel: str) -> tuple[list[int], list[str]]:
     return [address for address, _ in found], [name for _, name in found]
 
 
-def count(argv: list[str], begin: str, end: str, stdout: IO[bytes], times: int = 1) -> list[Counter[str]]:
-    """Run the kernel; returns a Counter of instructions by function for each of the passes from `begin` to `end`."""
+def count(
+    argv: list[str], where: pathlib.Path, begin: str, end: str, stdout: IO[bytes], times: int = 1
+) -> list[Counter[str]]:
+    """Run the kernel in the directory `where`.
+
+    Returns a Counter of instructions by function for each of the passes from `begin` to `end`.
+    """
     addresses, names = symbols(argv[0])
-    where = {name: address for address, name in zip(addresses, names)}
+    at = dict(zip(names, addresses))
     child = os.fork()
     if not child:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -35,10 +41,11 @@ def count(argv: list[str], begin: str, end: str, stdout: IO[bytes], times: int =
         os.dup2(stdout.fileno(), 2)
         # UML would start itself again, without the breakpoint
         libc.personality(ADDR_NO_RANDOMIZE)
+        os.chdir(where)
         libc.ptrace(TRACEME, 0, 0, 0)
         os.execv(argv[0], argv)
     os.waitpid(child, 0)
-    address = where[begin]
+    address = at[begin]
     text = libc.ptrace(PEEKTEXT, child, address, 0)
     libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
     passes: list[Counter[str]] = []
@@ -58,10 +65,10 @@ def count(argv: list[str], begin: str, end: str, stdout: IO[bytes], times: int =
             libc.ptrace(POKEUSER, child, RIP, address)
             libc.ptrace(POKETEXT, child, address, text)
             stepping = True
-        elif rip == where[end]:
+        elif rip == at[end]:
             by_name: Counter[str] = Counter()
-            for at, number in by_address.items():
-                by_name[names[bisect.bisect_right(addresses, at) - 1]] += number
+            for one, number in by_address.items():
+                by_name[names[bisect.bisect_right(addresses, one) - 1]] += number
             passes.append(by_name)
             by_address.clear()
             stepping = False

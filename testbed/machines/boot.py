@@ -36,10 +36,11 @@ def machine(
     simulated: bool,
     terminal: bool = False,
 ) -> Iterator[tuple[list[str], list[int]]]:
-    """(the command line that is the guest, the descriptors it needs); it is run within the context."""
+    """(the command line that is the guest, the descriptors it needs); it is run within the context and in `results`."""
     root = guest.root()
     if not kernel.for_qemu(kind):
-        yield uml.command(image, root, script, results, simulated, words), []
+        uml.links(root, script, results)
+        yield uml.command(image, simulated, words), []
         return
     with qemu.disk() as disk:
         yield qemu.command(image, root, script, results, disk, words, terminal), [disk]
@@ -62,6 +63,8 @@ def boot(
     """
     image, script, results = (pathlib.Path(path).resolve() for path in (image, script, results))
     simulated = kernel.simulated(kind) if simulated is None else simulated
+    remove(results)
+    results.mkdir(parents=True)
     with machine(kind, image, script, results, words, simulated) as (line, held):
         return run(line, results, limit, simulated, held)
 
@@ -70,14 +73,13 @@ def run(
     line: Sequence[str], results: pathlib.Path, limit: int, simulated: bool, held: Iterable[int] = ()
 ) -> pathlib.Path:
     """Run the command that is a guest, and judge it."""
-    remove(results)
-    results.mkdir(parents=True)
     console = results / "console"
     say(f"booting; the console is {console}")
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out:
         done = subprocess.run(
             ["timeout", "--kill-after=10", str(limit), *line],
+            cwd=results,
             stdin=subprocess.DEVNULL,
             stdout=out,
             pass_fds=tuple(held),

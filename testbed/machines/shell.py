@@ -77,7 +77,7 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
             open(results / "console", "ab") as log,
         ):
             # In our process group, or the terminal would not be the guest's.
-            subprocess.run(line, stderr=log, pass_fds=held)
+            subprocess.run(line, cwd=results, stderr=log, pass_fds=held)
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
     if (results / "dmesg").is_file():
@@ -139,4 +139,4 @@ def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -
         # The terminal is gdb's: as the guest's console it would take Ctrl-C for a character.
         words = [f"con0=null,fd:{console.fileno()}"]
         with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
-            subprocess.run(gdb_line(image, line), pass_fds=[*held, console.fileno()])
+            subprocess.run(gdb_line(image, line), cwd=results, pass_fds=[*held, console.fileno()])

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # The guest's init: mounts what a server needs, runs the host's script $RUN (below /host, which is the host's root and
-# is only read) with what it leaves in /results, writes its exit status there, and powers off.
+# is only read; User-mode Linux finds its name in /results) with what it leaves in /results, writes its exit status there,
+# and powers off.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -25,6 +26,7 @@ mount -t rpc_pipefs rpc_pipefs /var/lib/nfs/rpc_pipefs
 if grep -qw hostfs /proc/filesystems; then
 	mount -t hostfs -o ro,hostfs=/ host /host
 	mount -t hostfs -o "hostfs=$RESULTS" results /results
+	RUN=$(readlink /results/from/run)
 else
 	options=trans=virtio,version=9p2000.L,msize=262144
 	mount -t 9p -o ro,cache=loose,$options host /host
