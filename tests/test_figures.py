@@ -384,7 +384,7 @@ def test_no_file_names_a_mirror_or_this_machine():
         parts = path.relative_to(util.ROOT).parts
         if (
             path.is_file()
-            and parts[0] not in ("build", "tree", ".git")
+            and parts[0] not in ("build", "tree", ".git", ".mypy_cache", ".ruff_cache")
             and path.suffix not in (".png", ".pyc")
             and path.name != "test_figures.py"
         ):
