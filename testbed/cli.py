@@ -124,7 +124,9 @@ def check_figures(args: Arguments) -> int:
     if args.write:
         say(f"{quoted.write()} figures were changed")
     tally = Tally()
-    tally.that("every figure in the README and the cover letters is as recorded, or has a source", "\n".join(quoted.problems()))
+    tally.that(
+        "every figure in the README and the cover letters is as recorded, or has a source", "\n".join(quoted.problems())
+    )
     return tally.close()
 
 
@@ -190,8 +192,14 @@ def own_tests(tally: Tally) -> None:
     say("the testbed's own tests")
     kept = BUILD / "pytest.xml"
     kept.unlink(missing_ok=True)
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
-                          cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
     print(done.stdout, flush=True)
     found = read_junit(kept) if kept.is_file() else {}
     tally.add("pytest", found)

@@ -17,7 +17,12 @@ COUNT: Schema = {"type": "integer", "minimum": 1}
 
 def table(required: dict[str, Schema], **optional: Schema) -> Schema:
     """A table that has these keys, may have those, and no other."""
-    return {"type": "object", "properties": {**required, **optional}, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": {**required, **optional},
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def mapping(of: Schema) -> Schema:
@@ -56,11 +61,15 @@ def said(error: Any) -> str:
     if error.validator == "additionalProperties":
         known = sorted(error.schema.get("properties", {}))
         unknown = sorted(set(error.instance) - set(known))
-        return "; ".join(f"unknown key {name}{meant(name, known)}" for name in unknown) + f"; known here: {', '.join(known)}"
+        return (
+            "; ".join(f"unknown key {name}{meant(name, known)}" for name in unknown)
+            + f"; known here: {', '.join(known)}"
+        )
     if error.validator == "required":
         return f"lacks {', '.join(name for name in error.validator_value if name not in error.instance)}"
     if error.validator == "enum":
-        return f"{error.instance!r} is not one of {', '.join(map(str, error.validator_value))}{meant(str(error.instance), map(str, error.validator_value))}"
+        names = [str(value) for value in error.validator_value]
+        return f"{error.instance!r} is not one of {', '.join(names)}{meant(str(error.instance), names)}"
     if error.validator == "type":
         return f"{error.instance!r} is not of type {error.validator_value}"
     return error.schema.get("description") or error.message

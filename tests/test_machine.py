@@ -253,7 +253,8 @@ def test_a_simulated_guest_is_told_nothing_of_where_it_is(tmp_path, monkeypatch)
     for place in ("here", "some/where/else"):
         at = tmp_path / place
         at.mkdir(parents=True)
-        (at / "linux").write_text('#!/bin/bash\necho "$*"; cat from/run; ls from/root/here >/dev/null; echo $? >exit\n')
+        guest_is = 'echo "$*"; cat from/run; (cd from/root && ls here >/dev/null); echo $? >exit'
+        (at / "linux").write_text(f"#!/bin/bash\n{guest_is}\n")
         (at / "linux").chmod(0o755)
         (at / "script").write_text(f"script of {at.name}\n")
         said.append((boot.boot(at / "linux", at / "script", at / "results") / "console").read_text())

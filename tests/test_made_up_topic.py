@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A topic of another subsystem is one directory: in a checkout of its own, with a kernel of a few lines, every command handles it.
+"""A topic of another subsystem is one directory: in a checkout with a kernel of a few lines, every command handles it.
 
-The kernel is a git tree whose Makefile answers what the testbed asks of a real one. What it builds is a shell script that plays the guest:
-it runs the host's script and writes what a guest would. So the whole way from a patch to a table is walked, in seconds.
+The kernel is a git tree whose Makefile answers what the testbed asks of a real one. What it builds is a shell script
+that plays the guest: it runs the host's script and writes what a guest would. So the whole way from a patch to a table
+is walked, in seconds.
 """
 
 import json
@@ -72,7 +73,8 @@ KUNIT = textwrap.dedent("""\
 SELFTESTS = textwrap.dedent("""\
     install:
     \t@mkdir -p $(KSFT_INSTALL_PATH)
-    \t@for t in $(TARGETS); do cp -r $$t $(KSFT_INSTALL_PATH)/; (cd $$t; ls *.sh) | sed "s,^,$$t:," >>$(KSFT_INSTALL_PATH)/kselftest-list.txt; done
+    \t@cp -r $(TARGETS) $(KSFT_INSTALL_PATH)/
+    \t@for t in $(TARGETS); do (cd $$t; ls *.sh) | sed "s,^,$$t:,"; done >>$(KSFT_INSTALL_PATH)/kselftest-list.txt
     \t@cp run_kselftest.sh $(KSFT_INSTALL_PATH)/
     """)
 RUNNER = textwrap.dedent("""\
@@ -82,14 +84,21 @@ RUNNER = textwrap.dedent("""\
     while IFS=: read -r collection script; do
     \t[[ "$*" == *"-c $collection"* ]] || continue
     \techo "# selftests: $collection: $script"
-    \tif bash "$collection/$script" | sed 's/^/# /'; [ "${PIPESTATUS[0]}" = 0 ]; then verdict=ok; else verdict="not ok"; fi
+    \tbash "$collection/$script" | sed 's/^/# /'
+    \tif [ "${PIPESTATUS[0]}" = 0 ]; then verdict=ok; else verdict="not ok"; fi
     \techo "$verdict $((++n)) selftests: $collection: $script"
     done <kselftest-list.txt
     """)
 FILES = {
-    "Makefile": KERNEL_MAKEFILE, "Kbuild": "# Kbuild\n", "guest": GUEST, "scripts/kconfig/merge_config.sh": MERGE,
-    "scripts/checkpatch.pl": "exit 0;\n", "scripts/kernel-doc": "", "tools/testing/kunit/kunit.py": KUNIT,
-    "tools/testing/selftests/Makefile": SELFTESTS, "tools/testing/selftests/run_kselftest.sh": RUNNER,
+    "Makefile": KERNEL_MAKEFILE,
+    "Kbuild": "# Kbuild\n",
+    "guest": GUEST,
+    "scripts/kconfig/merge_config.sh": MERGE,
+    "scripts/checkpatch.pl": "exit 0;\n",
+    "scripts/kernel-doc": "",
+    "tools/testing/kunit/kunit.py": KUNIT,
+    "tools/testing/selftests/Makefile": SELFTESTS,
+    "tools/testing/selftests/run_kselftest.sh": RUNNER,
 }
 TOPIC_TOML = """\
 title = "A driver that is made up"
@@ -139,16 +148,32 @@ def checkout(tmp_path_factory):
         (work / name).write_text("".join(f"<!-- {mark} -->\n\n<!-- /{mark} -->\n" for mark in marks))
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "mmdebstrap").write_text('#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done; true\n')
+    (programs / "mmdebstrap").write_text(
+        '#!/bin/bash\nfor word; do [[ $word == *.part ]] && tar -cf "$word" -T /dev/null; done; true\n'
+    )
     (programs / "mmdebstrap").chmod(0o755)
-    settings = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "KSRC": str(kernel), "PYTHONPATH": str(work),
-                "PYTHONDONTWRITEBYTECODE": "1", "PATH": f"{programs}:{os.environ['PATH']}"}
+    settings = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "KSRC": str(kernel),
+        "PYTHONPATH": str(work),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
 
     def run(*words, status=0):
-        done = subprocess.run([sys.executable, "-m", "testbed", *words], cwd=work, env=settings, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            [sys.executable, "-m", "testbed", *words],
+            cwd=work,
+            env=settings,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert done.returncode == status, done.stdout
         return done.stdout
+
     run.work = work
     return run
 
@@ -163,14 +188,22 @@ def made_up(checkout):
     """The checkout with topics/made-up/ in it, and nothing else: made in the tree, as a contributor would."""
     checkout("tree")
     tree = checkout.work / "tree"
-    base.git(tree, "commit", "-q", "--allow-empty", "-m", "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nStands on: the base alone\n")
+    base.git(
+        tree,
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nStands on: the base alone\n",
+    )
     for subject, files in {
         "made-up: add a driver": {"drivers/made-up/made-up.c": "made-up driver\n"},
         "made-up: add KUnit tests": {"drivers/made-up/.kunitconfig": "MADE_UP_KUNIT\n"},
         "selftests: made-up: test the driver": {
             "tools/testing/selftests/made-up/Makefile": "TEST_PROGS := driver.sh\n",
             "tools/testing/selftests/made-up/driver.sh": '#!/bin/sh\necho "TAP version 13"\necho 1..1\n'
-                                                         '[ -n "$DRIVER" ] && echo "ok 1 the driver drives" || { echo "not ok 1 the driver drives"; exit 1; }\n'},
+            '[ -n "$DRIVER" ] && echo "ok 1 the driver drives" || { echo "not ok 1 the driver drives"; exit 1; }\n',
+        },
     }.items():
         for name, text in files.items():
             write(tree, name, text)
@@ -182,8 +215,11 @@ def made_up(checkout):
     write(home, "made-up.config", "CONFIG_MADE_UP=y\n")
     write(home, "fails-on-base", "driver.sh: the driver drives\n")
     write(home, "experiments/speed.toml", EXPERIMENT)
-    write(home, "mutants/01-no-driver.patch",
-          "--- a/drivers/made-up/made-up.c\n+++ b/drivers/made-up/made-up.c\n@@ -1 +1 @@\n-made-up driver\n+\n")
+    write(
+        home,
+        "mutants/01-no-driver.patch",
+        "--- a/drivers/made-up/made-up.c\n+++ b/drivers/made-up/made-up.c\n@@ -1 +1 @@\n-made-up driver\n+\n",
+    )
     return checkout
 
 
@@ -199,14 +235,17 @@ def test_its_kernels_have_its_options(made_up):
     made_up("kernels")
     assert "made-up driver" in (made_up.work / "build/patched/linux").read_text()
     assert "made-up driver" not in (made_up.work / "build/base/linux").read_text()
-    config, = (made_up.work.parent / "cache/knfsd-queue/build").glob("sim-*/.config")
+    (config,) = (made_up.work.parent / "cache/knfsd-queue/build").glob("sim-*/.config")
     assert "CONFIG_MADE_UP=y" in config.read_text()
 
 
 def test_its_patches_are_checked(made_up):
     said = made_up("check")
     assert re.search(r"^(\d+) passed, 0 failed$", said, re.M), said
-    assert "made-up/0001-made-up-add-a-driver.patch: compiles" in said and "made-up: applies with what it depends on" in said
+    assert (
+        "made-up/0001-made-up-add-a-driver.patch: compiles" in said
+        and "made-up: applies with what it depends on" in said
+    )
 
 
 def test_its_mutant_is_judged_by_its_kunit_suite(made_up):
@@ -216,7 +255,7 @@ def test_its_mutant_is_judged_by_its_kunit_suite(made_up):
 
 def test_it_can_be_mailed(made_up):
     made_up("post", "made-up", "1")
-    cover, = (made_up.work / "build/post/made-up-v1").glob("*cover-letter*")
+    (cover,) = (made_up.work / "build/post/made-up-v1").glob("*cover-letter*")
     assert "[PATCH v1 0/3] drivers: make something up" in cover.read_text().replace("[PATCH 0/3]", "[PATCH v1 0/3]")
 
 
@@ -224,5 +263,7 @@ def test_its_experiment_is_measured_and_recorded(made_up):
     assert "I/O a second" in made_up("bench", "speed")
     made_up("record", "speed")
     result = json.loads((made_up.work / "topics/made-up/results/speed.json").read_text())
-    assert [point["iops"] for point in result["patched"]] == [200, 400] and [point["iops"] for point in result["base"]] == [100, 200]
+    assert [point["iops"] for point in result["patched"]] == [200, 400] and [
+        point["iops"] for point in result["base"]
+    ] == [100, 200]
     assert "speed: of today's series" in made_up("results")

@@ -24,7 +24,10 @@ def test_patches_hold_no_commit_id_and_no_version_of_git(filled, place):
 
 
 def test_series_lists_every_patch_in_order(filled, place):
-    assert (place / "topics/one/patches/series").read_text().split() == ["0001-NET-spell-three.patch", "0002-NET-spell-twenty.patch"]
+    assert (place / "topics/one/patches/series").read_text().split() == [
+        "0001-NET-spell-three.patch",
+        "0002-NET-spell-twenty.patch",
+    ]
     assert [topic.name for topic in topics.series()] == ["one", "two"]
 
 
@@ -120,7 +123,12 @@ def test_a_patch_that_does_not_apply_names_itself_and_the_hunk(filled, ksrc):
 
 
 def test_a_refused_patch_leaves_nothing_behind(filled, ksrc):
-    commit(tree.TREE, "net/queue.c", (tree.TREE / "net/queue.c").read_text().replace("line 25\n", "line 25!\n"), "NET: do both")
+    commit(
+        tree.TREE,
+        "net/queue.c",
+        (tree.TREE / "net/queue.c").read_text().replace("line 25\n", "line 25!\n"),
+        "NET: do both",
+    )
     (tree.TREE / "net/both.c").write_text("both\n")
     base.git(tree.TREE, "add", "-A")
     base.git(tree.TREE, "commit", "-q", "--amend", "--no-edit")
@@ -154,7 +162,12 @@ def test_a_topic_that_does_not_stand_alone_is_found(filled, place):
     topic(tree.TREE, "two")
     path = place / "topics/two/topic.toml"
     path.write_text(path.read_text().replace('["one"]', "[]"))
-    commit(tree.TREE, "net/queue.c", (tree.TREE / "net/queue.c").read_text().replace("three", "drei"), "NET: say it in German")
+    commit(
+        tree.TREE,
+        "net/queue.c",
+        (tree.TREE / "net/queue.c").read_text().replace("three", "drei"),
+        "NET: say it in German",
+    )
     tree.export()
     with pytest.raises(Fail, match="say it in German"):
         check.stands_alone(filled, topics.series(), topics.series()[1])
@@ -175,7 +188,9 @@ def test_a_series_that_names_what_is_not_there_is_refused(filled, place):
         topics.queue_digest()
 
 
-@pytest.mark.parametrize("order, problem", [("one\ngone\n", "gone, which is no directory"), ("two\none\n", "two depends on one")])
+@pytest.mark.parametrize(
+    "order, problem", [("one\ngone\n", "gone, which is no directory"), ("two\none\n", "two depends on one")]
+)
 def test_a_bad_order_is_refused(filled, place, order, problem):
     (place / "topics/order").write_text(order)
     with pytest.raises(Fail, match=problem):
@@ -185,15 +200,18 @@ def test_a_bad_order_is_refused(filled, place, order, problem):
 TOML = 'title = "One"\nstate = "draft"\nlists = []\n'
 
 
-@pytest.mark.parametrize("text, problem", [
-    ("title = ", "not TOML"),
-    ('title = "One"\nlists = []\n', "lacks state"),
-    (TOML + 'depend_on = ["two"]\n', r"unknown key depend_on \(meant: depends_on\?\); known here: .*depends_on"),
-    (TOML + 'depends_on = "two"\n', "depends_on: 'two' is not of type array"),
-    (TOML + 'depends_on = ["three"]\n', "three is no topic; there are: one, two"),
-    (TOML.replace("draft", "ready"), "state is draft, posted vN LINK"),
-    (TOML + 'config = "gone.config"\n', "there is no .*gone.config"),
-])
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("title = ", "not TOML"),
+        ('title = "One"\nlists = []\n', "lacks state"),
+        (TOML + 'depend_on = ["two"]\n', r"unknown key depend_on \(meant: depends_on\?\); known here: .*depends_on"),
+        (TOML + 'depends_on = "two"\n', "depends_on: 'two' is not of type array"),
+        (TOML + 'depends_on = ["three"]\n', "three is no topic; there are: one, two"),
+        (TOML.replace("draft", "ready"), "state is draft, posted vN LINK"),
+        (TOML + 'config = "gone.config"\n', "there is no .*gone.config"),
+    ],
+)
 def test_a_bad_topic_toml_is_one_clear_line(filled, place, text, problem):
     (place / "topics/one/topic.toml").write_text(text)
     with pytest.raises(Fail, match=f"topics/one/topic.toml: .*{problem}|{problem}") as fail:
@@ -271,9 +289,14 @@ def test_a_commit_before_the_first_topic_is_refused(place, ksrc):
 
 
 def test_what_changed_names_the_objects_to_build():
-    assert check.objects(["net/sunrpc/svc.c", "tools/testing/x.c", "Documentation/a.rst"], ["net/"]) == ["net/sunrpc/svc.o"]
+    assert check.objects(["net/sunrpc/svc.c", "tools/testing/x.c", "Documentation/a.rst"], ["net/"]) == [
+        "net/sunrpc/svc.o"
+    ]
     assert check.objects(["include/linux/sunrpc/svc.h", "fs/nfsd/vfs.c", "lib/lwq.c"], ["net/sunrpc/", "fs/nfsd/"]) == [
-        "fs/nfsd/", "lib/lwq.o", "net/sunrpc/"]
+        "fs/nfsd/",
+        "lib/lwq.o",
+        "net/sunrpc/",
+    ]
     assert check.objects(["Documentation/a.rst"], ["net/"]) == []
 
 

@@ -37,13 +37,25 @@ GIT_ENV = {
 
 def git(repo: pathlib.Path | None, *args: object, env: Mapping[str, str] | None = None, **kwargs: Any) -> Completed:
     """Run git in `repo` free of the user's settings; see util.run()."""
-    return run("git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", "-c", "gc.auto=0",
-               *args, cwd=repo, env={**GIT_ENV, **(env or {})}, **kwargs)
+    return run(
+        "git",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "advice.detachedHead=false",
+        "-c",
+        "gc.auto=0",
+        *args,
+        cwd=repo,
+        env={**GIT_ENV, **(env or {})},
+        **kwargs,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Base:
     """A kernel to apply the series to: what to call it, where its repository is, and its commit there."""
+
     name: str
     repo: pathlib.Path
     commit: str
@@ -74,16 +86,20 @@ def from_tree(ksrc: pathlib.Path) -> Base:
     if not path.is_dir():
         raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of the kernel")
     if git(path, "rev-parse", "--show-prefix", check=False).stdout != "\n":
-        raise Fail(f"KSRC={ksrc}: not the top of a git tree; the series is applied to a commit. `git init && git add -A && "
-                   "git commit` there makes one of an unpacked tarball")
+        raise Fail(
+            f"KSRC={ksrc}: not the top of a git tree; the series is applied to a commit. `git init && git add -A && "
+            "git commit` there makes one of an unpacked tarball"
+        )
     makefile = path / "Makefile"
     kernel = version(makefile.read_text(errors="replace")) if makefile.is_file() else None
     if not kernel or not (path / "Kbuild").is_file():
         raise Fail(f"KSRC={ksrc}: not a kernel source tree (its top Makefile states no VERSION)")
     dirty = git(path, "status", "--porcelain", "--untracked-files=no", env={"GIT_OPTIONAL_LOCKS": "0"}).stdout
     if dirty:
-        raise Fail(f"KSRC={ksrc}: has changes that are not committed, and they would be left out:\n{dirty.rstrip()}\n"
-                   "Commit them or `git stash` them first")
+        raise Fail(
+            f"KSRC={ksrc}: has changes that are not committed, and they would be left out:\n{dirty.rstrip()}\n"
+            "Commit them or `git stash` them first"
+        )
     commit = git(path, "rev-parse", "HEAD").stdout.strip()
     repo = cache() / "base" / f"tree-{commit[:16]}-{digest(str(path))[:8]}"
     with lock("base"):
@@ -112,8 +128,10 @@ def from_package() -> Base:
             elif have:
                 say(f"the Debian mirror could not be reached; using {package} {have} from the cache")
             else:
-                raise Fail(f"the Debian mirror of this machine could not be reached, and no {package} is in the cache: check "
-                           f"the network and `apt-get update`, or give a kernel tree of your own with KSRC=/path\n{apt}")
+                raise Fail(
+                    f"the Debian mirror of this machine could not be reached, and no {package} is in the cache: check "
+                    f"the network and `apt-get update`, or give a kernel tree of your own with KSRC=/path\n{apt}"
+                )
     repo = cache() / "base" / f"{package}_{have}"
     commit = git(repo, "rev-parse", "base").stdout.strip()
     return Base(f"Linux {have.split('-')[0]} ({package} {have})", repo, commit, packaged=True)
@@ -135,9 +153,22 @@ def candidate(package: str) -> tuple[list[str] | str, str | None]:
         (home / sub).mkdir(parents=True, exist_ok=True)
     sources = home / "sources.list"
     sources.write_text(f"deb [signed-by={host.KEYRING}] {host.mirror()} {SUITE} main\n")
-    apt = ["-o", f"Dir::State={home}/state", "-o", "Dir::State::status=/dev/null", "-o", f"Dir::Cache={home}/cache",
-           "-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
-           "-o", "APT::Sandbox::User=", "-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false"]
+    apt = [
+        "-o",
+        f"Dir::State={home}/state",
+        "-o",
+        "Dir::State::status=/dev/null",
+        "-o",
+        f"Dir::Cache={home}/cache",
+        "-o",
+        f"Dir::Etc::sourcelist={sources}",
+        "-o",
+        "Dir::Etc::sourceparts=/dev/null",
+        "-o",
+        "APT::Sandbox::User=",
+        "-o",
+        "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+    ]
     update = run("apt-get", *apt, "update", "-q", "--error-on=any", check=False)
     if update.returncode:
         return update.stdout, None
@@ -145,8 +176,11 @@ def candidate(package: str) -> tuple[list[str] | str, str | None]:
     found = re.search(r"Candidate: (\d\S*)", policy)
     if not found:
         others = run("apt-cache", *apt, "search", "--names-only", "^linux-source-[0-9]").stdout
-        raise Fail(f"the Debian mirror of this machine has no {package} in {SUITE}: a release disappears from the archive when "
-                   f"the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own with KSRC=/path")
+        raise Fail(
+            f"the Debian mirror of this machine has no {package} in {SUITE}: a release disappears from the archive "
+            f"when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own with "
+            "KSRC=/path"
+        )
     return apt, found[1]
 
 
@@ -157,13 +191,14 @@ def unpack(package: str, offered: str, apt: list[str] | str) -> None:
     with whole(repo) as part:
         part.mkdir()
         run("apt-get", *apt, "download", f"{package}={offered}", cwd=part)
-        deb, = part.glob("*.deb")
+        (deb,) = part.glob("*.deb")
         run("dpkg-deb", "-x", deb, part / "deb")
-        tarball, = part.glob("deb/usr/src/*.tar.xz")
+        (tarball,) = part.glob("deb/usr/src/*.tar.xz")
         say("unpacking it into a git repository")
         run("tar", "-xf", tarball, "--strip-components=1", "-C", part)
         run("rm", "-rf", deb, part / "deb")
-        # Debian's packaging ignores whatever is new at the top level; in a tree to work in, nothing new may be overlooked.
+        # Debian's packaging ignores whatever is new at the top level; in a tree to work in, nothing new may be
+        # overlooked.
         ignore = part / ".gitignore"
         ignore.write_text("".join(line for line in ignore.read_text().splitlines(True) if line != "/*\n"))
         git(part, "init", "-q")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The topics: what is in topics/NAME/, and in which order.
 
-A topic is one mailable series of patches with all that proves it. topic.toml says what the testbed has to know of it; nothing in the testbed
-knows a topic by its name.
+A topic is one mailable series of patches with all that proves it. topic.toml says what the testbed has to know of it;
+nothing in the testbed knows a topic by its name.
 """
 
 import dataclasses
@@ -18,14 +18,19 @@ COVER = "0000-cover-letter.patch"
 SELFTESTS = "tools/testing/selftests/"
 NAME = r"[a-z0-9][a-z0-9-]*"
 # Files that no experiment builds or runs: prose, KUnit, and selftests but for their libraries and programs.
-NO_FIGURE = re.compile(r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^tools/testing/selftests/.*/(?!lib\.sh$)[^/]+\.sh$"
-                       r"|^tools/testing/selftests/.*/(README|config|settings|\.gitignore)$")
+NO_FIGURE = re.compile(
+    r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^tools/testing/selftests/.*/(?!lib\.sh$)[^/]+\.sh$"
+    r"|^tools/testing/selftests/.*/(README|config|settings|\.gitignore)$"
+)
 
 TOML = schema.table(
     {
         "title": schema.STRING,
-        "state": {"type": "string", "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+|parked: .+)$",
-                  "description": "state is draft, posted vN LINK, merged as …, or parked: WHY"},
+        "state": {
+            "type": "string",
+            "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+|parked: .+)$",
+            "description": "state is draft, posted vN LINK, merged as …, or parked: WHY",
+        },
         "lists": schema.STRINGS,
     },
     depends_on=schema.STRINGS,
@@ -46,6 +51,7 @@ TOML = schema.table(
 @dataclasses.dataclass(frozen=True)
 class Topic:
     """One directory of topics/: a series of patches, and what proves it."""
+
     name: str
     home: pathlib.Path
     title: str
@@ -89,7 +95,10 @@ class Topic:
         found = [self.home / "patches" / name for name in listed(listing)]
         for path in found:
             if not path.is_file():
-                raise Fail(f"{schema.shown(listing)} names {path.name}, which is not there: restore the file or remove the line")
+                raise Fail(
+                    f"{schema.shown(listing)} names {path.name}, which is not there: "
+                    "restore the file or remove the line"
+                )
         if not found:
             raise Fail(f"{schema.shown(listing)} lists no patch")
         return tuple(found)
@@ -110,12 +119,15 @@ class Topic:
     @property
     def scripts(self) -> tuple[str, ...]:
         """The selftests that the patches add or change: paths below tools/testing/selftests."""
-        found = (re.findall(rf"^\+\+\+ b/{SELFTESTS}(\S+\.sh)$", path.read_text(errors="replace"), re.M) for path in self.patches)
+        found = (
+            re.findall(rf"^\+\+\+ b/{SELFTESTS}(\S+\.sh)$", path.read_text(errors="replace"), re.M)
+            for path in self.patches
+        )
         return tuple(dict.fromkeys(name for names in found for name in names))
 
     @property
     def content(self) -> str:
-        """A key of what the topic's patches change that can change a figure: not messages, prose, tests, nor where a line stands."""
+        """A key of what the patches change that can change a figure: not messages, prose, tests, nor line numbers."""
         files: dict[str, list[str]] = {}
         for path in self.patches:
             for name, lines in changes(path).items():
@@ -143,10 +155,22 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
-    several = {key: tuple(data.get(key, ())) for key in ("lists", "maintainers", "depends_on", "selftests", "kunit",
-                                                         "compile", "readme", "quotes")}
-    return Topic(home.name, home, data["title"], data["state"], config=config, prepare=data.get("prepare", ""),
-                 shell=data.get("shell", ""), upstream=data.get("upstream", {}), posting=data.get("posting", ""), **several)
+    several = {
+        key: tuple(data.get(key, ()))
+        for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme", "quotes")
+    }
+    return Topic(
+        home.name,
+        home,
+        data["title"],
+        data["state"],
+        config=config,
+        prepare=data.get("prepare", ""),
+        shell=data.get("shell", ""),
+        upstream=data.get("upstream", {}),
+        posting=data.get("posting", ""),
+        **several,
+    )
 
 
 def everything(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
@@ -168,7 +192,9 @@ def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topi
     for topic in found:
         for name in topic.depends_on:
             if name not in homes:
-                raise Fail(f"topics/{topic.name}/topic.toml: depends_on: {name} is no topic; there are: {', '.join(homes)}")
+                raise Fail(
+                    f"topics/{topic.name}/topic.toml: depends_on: {name} is no topic; there are: {', '.join(homes)}"
+                )
             if name not in seen:
                 raise Fail(f"topics/order: {topic.name} depends on {name}, which has to stand before it")
         seen.add(topic.name)
@@ -209,7 +235,7 @@ def subject_of(path: pathlib.Path) -> str:
 
 
 def changes(path: pathlib.Path) -> dict[str, list[str]]:
-    """{file: lines} of what a patch adds to each file and takes from it, and what it does to the file's name and mode."""
+    """{file: lines} of what a patch adds to each file and takes from it, and does to the file's name and mode."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     old = new = 0

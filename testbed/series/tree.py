@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """The series as a git tree to work in, and back, byte for byte.
 
-In the tree a topic is an empty commit that holds the cover letter, then one commit a patch (b4 keeps its cover letters the same
-way). So an interactive rebase can reorder, split, reword and drop patches and edit cover letters alike, and what is
-exported is simply what stands there.
+In the tree a topic is an empty commit that holds the cover letter, then one commit a patch (b4 keeps its cover letters
+the same way). So an interactive rebase can reorder, split, reword and drop patches and edit cover letters alike, and
+what is exported is simply what stands there.
 """
 
 import json
@@ -25,15 +25,27 @@ MARK = "topic: "
 ALONE = "-C1"
 # How many commits of a base's history are searched for the queue's: some nine months.
 HISTORY = 50_000
-FORMAT = ["format-patch", "--zero-commit", "--no-signature", "--no-numbered", "--abbrev=12", "--no-color", "-M", "--stat=80",
-          "--diff-algorithm=histogram", "-q"]
+FORMAT = [
+    "format-patch",
+    "--zero-commit",
+    "--no-signature",
+    "--no-numbered",
+    "--abbrev=12",
+    "--no-color",
+    "-M",
+    "--stat=80",
+    "--diff-algorithm=histogram",
+    "-q",
+]
 
 
 def stands_on(name: str, letter: str) -> list[str]:
     """What the cover letter's line `Stands on: …` names: topics, or `the base alone`."""
     found = re.search(r"^Stands on: (.+)$", letter, re.M)
     if not found:
-        raise Fail(f"{name}: its cover letter has no line `Stands on: the base alone` or `Stands on: TOPIC, TOPIC`: add it")
+        raise Fail(
+            f"{name}: its cover letter has no line `Stands on: the base alone` or `Stands on: TOPIC, TOPIC`: add it"
+        )
     return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
 
 
@@ -46,8 +58,17 @@ def start(repo: pathlib.Path, commit: str) -> None:
 
 def am(repo: pathlib.Path, topic: Topic, *options: str) -> None:
     """git am a topic's patches; Fail as apply()'s if one does not apply."""
-    done = git(repo, "am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way",
-               *options, *topic.patches, check=False)
+    done = git(
+        repo,
+        "am",
+        "-q",
+        "--keep-non-patch",
+        "--committer-date-is-author-date",
+        "--no-3way",
+        *options,
+        *topic.patches,
+        check=False,
+    )
     if done.returncode:
         raise Fail(refused(repo, done.stdout))
 
@@ -56,7 +77,7 @@ def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: st
     """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
 
     options are git am's: ALONE for topics without the others that stand before them.
-    A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it already.
+    A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it.
     """
     start(repo, commit)
     for topic in topics:
@@ -68,15 +89,22 @@ def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: st
 
 
 def merged(base: Base, topics: Iterable[Topic]) -> list[str]:
-    """A line for each patch whose subject, or the one that its topic.toml says it has upstream, is in the base's history; no patch need apply for that."""
+    """A line for each patch whose subject, its own or upstream's, is in the base's history.
+
+    What a patch is called upstream its topic.toml says; no patch need apply for that.
+    """
     log = git(base.repo, "log", f"--max-count={HISTORY}", "--format=%h %s", base.commit).stdout
     there = {subject.lower(): made for made, _, subject in (line.partition(" ") for line in log.splitlines())}
     found = []
     for topic in topics:
         for patch in topic.patches:
             ours = subject_of(patch)
-            found += [f"{topic.name}/{patch.name}: the base has {there[name.lower()]}, \"{name}\": remove the patch's line from its series"
-                      for name in {ours, topic.upstream.get(ours, ours)} if name.lower() in there]
+            found += [
+                f'{topic.name}/{patch.name}: the base has {there[name.lower()]}, "{name}": '
+                "remove the patch's line from its series"
+                for name in {ours, topic.upstream.get(ours, ours)}
+                if name.lower() in there
+            ]
     return found
 
 
@@ -88,7 +116,7 @@ def refused(repo: pathlib.Path, said: str) -> str:
     subject = next((line for line in (state / "final-commit").read_text().splitlines()), "(no subject)")
     patch = state / "patch"
     there = git(repo, "apply", "--reverse", "--check", patch, check=False).returncode == 0
-    text = [f"does not apply: \"{subject}\""]
+    text = [f'does not apply: "{subject}"']
     if there:
         text.append("The base has this change already: remove the patch's line from its series.")
     else:
@@ -96,7 +124,10 @@ def refused(repo: pathlib.Path, said: str) -> str:
         for rej in git(repo, "ls-files", "--others", "--ignored", "--exclude=*.rej").stdout.split():
             text += [f"refused in {rej.removesuffix('.rej')}:", (repo / rej).read_text().rstrip()]
             (repo / rej).unlink()
-        text += [said.rstrip(), "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."]
+        text += [
+            said.rstrip(),
+            "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base.",
+        ]
     git(repo, "am", "--abort", check=False)
     git(repo, "reset", "-q", "--hard")
     git(repo, "clean", "-fdq")
@@ -104,6 +135,7 @@ def refused(repo: pathlib.Path, said: str) -> str:
 
 
 # The tree to work in.
+
 
 def state_file() -> pathlib.Path:
     return TREE / ".git" / "knfsd-queue"
@@ -146,8 +178,10 @@ def tree(base: Base, force: bool = False) -> None:
             if (was["commit"], was["digest"]) == (base.commit, now):
                 return say(f"tree/ is up to date: {base.name} and {len(topic_commits())} commits")
         elif was and not force:
-            raise Fail("tree/ holds work that topics/ does not: `make export` it first, or `make tree FORCE=1`, which keeps it "
-                       "on a branch saved-N of tree/ and in its stash")
+            raise Fail(
+                "tree/ holds work that topics/ does not: `make export` it first, or `make tree FORCE=1`, which keeps "
+                "it on a branch saved-N of tree/ and in its stash"
+            )
         elif was:
             save()
         if not was:
@@ -185,13 +219,18 @@ def topic_commits() -> list[tuple[str, str]]:
 
 
 def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
-    """Write what the tree holds below the directory `target` as topics/ has it; returns {topic: its cover letter's (subject, letter)}."""
+    """Write what the tree holds below the directory `target` as topics/ has it.
+
+    Returns {topic: its cover letter's (subject, letter)}.
+    """
     topics: list[tuple[str, str, list[str]]] = []
     for commit, subject in topic_commits():
         if subject.startswith(MARK):
             topics.append((commit, subject.removeprefix(MARK).strip(), []))
         elif not topics:
-            raise Fail(f"tree/: the commit \"{subject}\" stands before the first topic: rebase it behind a commit `{MARK}NAME`")
+            raise Fail(
+                f'tree/: the commit "{subject}" stands before the first topic: rebase it behind a commit `{MARK}NAME`'
+            )
         else:
             topics[-1][2].append(commit)
     covers = {}
@@ -205,7 +244,10 @@ def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
         git(TREE, *FORMAT, "-o", out, f"{mark}..{commits[-1]}")
         made = sorted(path.name for path in out.iterdir())
         if len(made) != len(commits):
-            raise Fail(f"tree/: topic {name}: {len(commits)} commits gave {len(made)} patches; merges and empty commits cannot be mailed")
+            raise Fail(
+                f"tree/: topic {name}: {len(commits)} commits gave {len(made)} patches; "
+                "merges and empty commits cannot be mailed"
+            )
         (out / "series").write_text("".join(f"{file}\n" for file in made))
         (out / COVER).write_text(cover(name, mark, commits))
         covers[name] = store.read_cover(out / COVER)
@@ -218,31 +260,42 @@ def cover(name: str, mark: str, commits: list[str]) -> str:
     _, subject, letter = (message.strip().split("\n\n", 2) + ["", ""])[:3]
     subject = " ".join(subject.split())
     if not subject or not letter:
-        raise Fail(f"tree/: the commit `{MARK}{name}` holds no cover letter: a line with its subject, an empty line, the letter")
+        raise Fail(
+            f"tree/: the commit `{MARK}{name}` holds no cover letter: "
+            "a line with its subject, an empty line, the letter"
+        )
     stands_on(name, letter)
     date = git(TREE, "log", "-1", "--format=%aD", commits[-1]).stdout.strip()
     titles = git(TREE, "log", "--reverse", "--format=  %s", f"{mark}..{commits[-1]}").stdout
     stat = git(TREE, "diff", "--stat=80", "--summary", "-M", mark, commits[-1]).stdout
-    return (f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: {ADDRESS}\nDate: {date}\nSubject: [PATCH] {subject}\n\n"
-            f"{letter.strip()}\n\n---\n{len(commits)} patches:\n{titles}\n{stat}")
+    return (
+        f"From {'0' * 40} Mon Sep 17 00:00:00 2001\nFrom: {ADDRESS}\nDate: {date}\nSubject: [PATCH] {subject}\n\n"
+        f"{letter.strip()}\n\n---\n{len(commits)} patches:\n{titles}\n{stat}"
+    )
 
 
 def agreed(covers: dict[str, tuple[str, str]]) -> None:
     """Fail unless topics/ can take these topics as they are: what goes by hand is named before anything is written."""
     for topic in store.everything():
         if topic.parked and topic.name in covers:
-            raise Fail(f"topics/{topic.name} is {topic.state}: write `state = \"draft\"` in its topic.toml to have it back")
+            raise Fail(
+                f'topics/{topic.name} is {topic.state}: write `state = "draft"` in its topic.toml to have it back'
+            )
     have = {topic.name: topic for topic in series()}
     for name, (_, letter) in covers.items():
         said = stands_on(name, letter)
         if name in have and sorted(have[name].depends_on) != sorted(said):
-            raise Fail(f"topics/{name}/topic.toml has depends_on = {json.dumps(have[name].depends_on)}, the cover letter says "
-                       f"`Stands on: {', '.join(said) or 'the base alone'}`: make them agree")
+            raise Fail(
+                f"topics/{name}/topic.toml has depends_on = {json.dumps(have[name].depends_on)}, the cover letter says "
+                f"`Stands on: {', '.join(said) or 'the base alone'}`: make them agree"
+            )
     for name in have.keys() - covers.keys():
         more = [path.name for path in have[name].home.iterdir() if path.name not in ("patches", "topic.toml")]
         if more:
-            raise Fail(f"tree/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
-                       f"`git rm -r topics/{name}` if it is to go, then `make export`")
+            raise Fail(
+                f"tree/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
+                f"`git rm -r topics/{name}` if it is to go, then `make export`"
+            )
 
 
 def write_order(names: Iterable[str]) -> None:
@@ -260,12 +313,18 @@ def export() -> None:
         if not was:
             raise Fail("there is no tree/ to export: `make tree` first")
         if loose():
-            raise Fail(f"tree/ holds what no commit does:\n{loose().rstrip()}\nCommit it (or finish the rebase), then `make export`")
+            raise Fail(
+                f"tree/ holds what no commit does:\n{loose().rstrip()}\n"
+                "Commit it (or finish the rebase), then `make export`"
+            )
         if untouched(was):
             return say("tree/ is as it was made: nothing to export")
         if queue_digest() != was["digest"]:
-            raise Fail("the patches have changed since tree/ was made (a pull, a checkout): exporting would undo that. `make tree FORCE=1` "
-                       "makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them from there")
+            raise Fail(
+                "the patches have changed since tree/ was made (a pull, a checkout): exporting would undo that. "
+                "`make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them "
+                "from there"
+            )
         with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
             new = pathlib.Path(place)
             covers = write_patches(new)
@@ -290,9 +349,14 @@ def replace(new: pathlib.Path, covers: dict[str, tuple[str, str]]) -> None:
             if path.name not in made:
                 path.unlink()
         if not (target / "topic.toml").is_file():
-            (target / "topic.toml").write_text(f"title = {json.dumps(subject)}\nstate = \"draft\"\nlists = []\n"
-                                               f"depends_on = {json.dumps(stands_on(name, letter))}\n")
-            say(f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it (docs/contributors.md)")
+            (target / "topic.toml").write_text(
+                f'title = {json.dumps(subject)}\nstate = "draft"\nlists = []\n'
+                f"depends_on = {json.dumps(stands_on(name, letter))}\n"
+            )
+            say(
+                f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it "
+                "(docs/contributors.md)"
+            )
     kept = {*covers, *(topic.name for topic in store.everything() if topic.parked)}
     for topic in [home for home in store.TOPICS.iterdir() if home.is_dir() and home.name not in kept]:
         remove(topic)
@@ -304,7 +368,10 @@ def check_exported() -> None:
     if not was:
         return say("there is no tree/, so nothing in it is lost")
     if loose():
-        raise Fail(f"tree/ holds what no commit does, and topics/ even less:\n{loose().rstrip()}\nCommit it there, then `make export`")
+        raise Fail(
+            f"tree/ holds what no commit does, and topics/ even less:\n{loose().rstrip()}\n"
+            "Commit it there, then `make export`"
+        )
     if untouched(was):
         return say("tree/ holds nothing that topics/ does not")
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
@@ -312,16 +379,20 @@ def check_exported() -> None:
         names = list(write_patches(new))
         differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
     if differ:
-        raise Fail("tree/ holds commits that topics/ does not; `make export` writes:\n" + "\n".join(f"  topics/{d}" for d in differ))
+        raise Fail(
+            "tree/ holds commits that topics/ does not; `make export` writes:\n"
+            + "\n".join(f"  topics/{d}" for d in differ)
+        )
     say("tree/ holds nothing that topics/ does not")
 
 
 def different(one: pathlib.Path, other: pathlib.Path) -> list[str]:
-    """The relative paths of patches and their lists that differ between two directories; parked topics are not looked at."""
+    """The relative paths of patches and their lists that differ between two directories, but for parked topics."""
     parked = [topic.name for topic in store.everything() if topic.parked]
 
     def files(top: pathlib.Path) -> dict[str, bytes]:
         found = [path for path in top.glob("*/patches/*") if path.parts[-3] not in parked]
         return {str(path.relative_to(top)): path.read_bytes() for path in found}
+
     a, b = files(one), files(other)
     return sorted(path for path in a.keys() | b.keys() if a.get(path) != b.get(path))
