@@ -2,10 +2,11 @@
 """What the host must have: Debian packages, each with the reason it was chosen."""
 
 import os
+import pathlib
 import shutil
 import subprocess
 
-from .util import Fail, run, say
+from .util import Fail, cache, lock, run, say, whole
 
 PACKAGES = {
     "gcc": "the kernel's compiler",
@@ -36,7 +37,7 @@ PACKAGES = {
     "python3-matplotlib": "the pictures; the SVG is the same for the same data",
     "python3-pytest": "the testbed's own tests",
     "python3-junitparser": "the JUnit file of all checks, for a CI to read",
-    "python3-venv": "a place for ruff, which Debian 12 has not",
+    "python3-venv": "a place for ruff, which Debian 12 has not, and b4, which is too old there",
     "python3-pip": "the same",
     "mypy": "reads the testbed's types",
 }
@@ -73,6 +74,22 @@ def setup() -> None:
         say("installing " + ", ".join(f"{name} ({PACKAGES[name]})" for name in missing))
         as_root("apt-get", "update", "-q")
         as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)
+
+
+def from_pip(name: str, version: str) -> pathlib.Path:
+    """The program `name` of that version, in a place of its own; it comes from where the machine's pip looks, once."""
+    place = cache() / "tools" / f"{name}-{version}"
+    with lock("tools"):
+        if not place.is_dir():
+            say(f"installing {name} {version} with pip")
+            with whole(place) as part:
+                run("/usr/bin/python3", "-m", "venv", part)
+                pip = (part / "bin" / "python3", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+                run(*pip, f"{name}=={version}")
+                program = part / "bin" / name
+                # A script's first line names the Python beside it, by the place's name until now.
+                program.write_bytes(program.read_bytes().replace(f"#!{part}/".encode(), f"#!{place}/".encode(), 1))
+    return place / "bin" / name
 
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"

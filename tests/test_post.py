@@ -5,7 +5,7 @@ import sys
 import pytest
 from conftest import Fail, commit, topic
 
-from testbed import util
+from testbed import host, util
 from testbed.series import base, post, topics, tree
 
 MAINTAINERS = """#!/usr/bin/perl
@@ -25,6 +25,27 @@ def mailed(filled, place, ksrc, monkeypatch):
     commit(ksrc, "scripts/get_maintainer.pl", MAINTAINERS, "scripts")
     settle(place)
     return base.from_tree(ksrc)
+
+
+@pytest.fixture(scope="session")
+def b4_program():
+    """The real b4, kept in the user's cache: before a test has a cache of its own."""
+    return host.from_pip("b4", "0.16.0")
+
+
+@pytest.fixture
+def b4(b4_program, ksrc, tmp_path):
+    """Runs b4 in the kernel tree as somebody with a name, and with a mail server that does not listen."""
+    for key, value in (
+        ("user.name", "A Poster"),
+        ("user.email", "poster@example.org"),
+        ("sendemail.smtpserver", "127.0.0.1"),
+        ("sendemail.smtpserverport", "1"),
+    ):
+        base.git(ksrc, "config", key, value)
+    places = {name: str(tmp_path / "home") for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
+    places["GIT_CONFIG_GLOBAL"] = "/dev/null"
+    return lambda *words: util.run(b4_program, *words, cwd=ksrc, env=places, stdin="y\n").stdout
 
 
 def settle(place):
@@ -136,6 +157,80 @@ def test_a_base_nobody_else_has_is_said(filled, place, monkeypatch, capsys):
     monkeypatch.setattr(post, "BUILD", place / "build")
     post.post(filled, "one", "1")
     assert "which nobody else has" in capsys.readouterr().out
+
+
+def fetched(ksrc, b4, made, name):
+    """The kernel tree is on the branch that the bundle holds, and it is the poster's."""
+    base.git(ksrc, "fetch", "-q", post.bundle(made), f"b4/{name}:b4/{name}")
+    base.git(ksrc, "switch", "-q", f"b4/{name}")
+    b4("prep", "--claim")
+
+
+def sent(b4, place):
+    """What `b4 send -o` writes: {the message's name: (its head with no line folded, its body)}."""
+    b4("send", "--no-sign", "-o", place)
+    found = {}
+    for path in sorted(place.iterdir()):
+        head, _, body = path.read_text().partition("\n\n")
+        found[path.name] = (re.sub(r"\n\s+", " ", head), body)
+    return found
+
+
+def test_b4_mails_what_git_send_email_would(mailed, ksrc, b4, tmp_path):
+    whole = tree.apply(mailed.repo, topics.series(), mailed.commit)
+    wanted = base.git(mailed.repo, "rev-parse", f"{whole}^{{tree}}").stdout
+    made = post.post(mailed, "two", "1")
+    fetched(ksrc, b4, made, "two")
+    info = b4("prep", "--show-info")
+    assert "revision: 1\n" in info and "change-id: knfsd-two-" in info and "NET: add a file" in info
+    assert base.git(ksrc, "rev-parse", "HEAD^{tree}").stdout == wanted
+    (one,) = sent(b4, tmp_path / "out").values()
+    head, body = one
+    assert "\nSubject: [PATCH] NET: add a file\n" in head
+    assert "\nTo: A Maintainer <a@example.org>, A Reviewer <r@example.org>\n" in head
+    assert "\nCc: net@example.org, all@example.org" in head
+    text = letter(made)
+    for needed in ("base-commit", "prerequisite-patch-id"):
+        lines = re.findall(rf"^{needed}: \w+$", text, re.M)
+        assert lines and lines == re.findall(rf"^{needed}: \w+$", body, re.M)
+
+
+def test_b4_numbers_a_topic_without_prerequisites(mailed, ksrc, b4, tmp_path):
+    fetched(ksrc, b4, post.post(mailed, "one", "1"), "one")
+    (head, body), *patches = sent(b4, tmp_path / "out").values()
+    assert "\nSubject: [PATCH 0/2] NET: the subject of one\n" in head and body.startswith("The problem.\n")
+    assert f"\nbase-commit: {mailed.commit}\n" in body and "prerequisite" not in body
+    assert ["1/2" in patches[0][0], "2/2" in patches[1][0]] == [True, True]
+    onto = tmp_path / "elsewhere"
+    base.git(None, "clone", "-q", ksrc, onto)
+    base.git(onto, "checkout", "-q", mailed.commit)
+    base.git(onto, "am", "-q", *sorted((tmp_path / "out").iterdir())[1:])
+    assert base.git(ksrc, "rev-parse", "HEAD^{tree}").stdout == base.git(onto, "rev-parse", "HEAD^{tree}").stdout
+
+
+def test_b4_knows_a_second_version(mailed, place, ksrc, b4, tmp_path):
+    posted(place, "one")
+    reworked(place)
+    changed(place)
+    fetched(ksrc, b4, post.post(mailed, "one", "2"), "one")
+    assert b4("prep", "--show-revision").strip() == "v2"
+    (head, body), *_ = sent(b4, tmp_path / "out").values()
+    assert "[PATCH v2 0/2]" in head and "Changes since v1:\n\n- Say it in German.\n" in body
+
+
+def test_a_letter_that_b4_would_cut_is_refused(mailed, place):
+    path = place / "topics/one/patches/0000-cover-letter.patch"
+    path.write_text(path.read_text().replace("The problem.\n", "The problem:\n\n# cat /proc/x\n"))
+    tree.tree(mailed)
+    with pytest.raises(Fail, match='would drop for its #: "# cat /proc/x": indent it'):
+        post.post(mailed, "one", "1")
+
+
+def test_a_role_with_parentheses_is_no_address(mailed, ksrc):
+    more = 'print "M <m\\@example.org> (maintainer:MM (LKMM))\\nl\\@example.org (open list:MM (LKMM))\\n";\n'
+    commit(ksrc, "scripts/get_maintainer.pl", MAINTAINERS + more, "roles")
+    to, cc = post.recipients(base.from_tree(ksrc), topics.named(topics.series(), "one"))
+    assert to[-1] == "M <m@example.org>" and cc[-1] == "l@example.org"
 
 
 def test_a_second_version_says_what_has_changed(mailed, place):

@@ -9,8 +9,8 @@ import re
 import tempfile
 
 from ..util import BUILD, ROOT, Fail, lock, run, say, whole
+from . import b4, tree
 from . import topics as store
-from . import tree
 from .base import Base, git
 from .topics import Topic
 
@@ -92,7 +92,8 @@ def recipients(base: Base, topic: Topic) -> tuple[list[str], list[str]]:
         say(f"{base.name} has no {GET_MAINTAINER}: only those of topic.toml are written to")
         return to, cc
     said = run("perl", script, "--no-git", "--no-git-fallback", *topic.patches, cwd=base.repo).stdout
-    for address, role in re.findall(r"^(.*\S) \((.*)\)$", said, re.M):
+    # A role may have parentheses in it: "maintainer:LINUX KERNEL MEMORY CONSISTENCY MODEL (LKMM)".
+    for address, role in re.findall(r"^(.*?\S) \((.*)\)$", said, re.M):
         (cc if "list" in role.split(":")[0] else to).append(address)
     return list(dict.fromkeys(to)), [address for address in dict.fromkeys(cc) if address not in to]
 
@@ -114,9 +115,14 @@ def target(topic: Topic, version: int, to: str | None) -> pathlib.Path:
     if not to:
         return BUILD / "post" / f"{topic.name}-v{version}"
     place = pathlib.Path(to).expanduser().resolve()
-    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+    if place.exists() and (not place.is_dir() or any(place.iterdir())) or bundle(place).exists():
         raise Fail(f"TO={to}: is there already, and not an empty directory: name another, nothing is overwritten")
     return place
+
+
+def bundle(place: pathlib.Path) -> pathlib.Path:
+    """The same for b4, beside the directory: `git send-email` mails whatever is in one."""
+    return place.with_name(f"{place.name}.bundle")
 
 
 def post(base: Base, name: str, version: str, to: str | None = None, previous: str | None = None) -> pathlib.Path:
@@ -146,6 +152,9 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
             cover = part / (f"v{wanted}-{store.COVER}" if wanted > 1 else store.COVER)
             letter = cover.read_text().replace("*** SUBJECT HERE ***", topic.subject)
             cover.write_text(letter.replace("*** BLURB HERE ***", text))
+            needed = re.findall(r"^prerequisite-patch-id: (\w+)$", letter, re.M)
+            with whole(bundle(place)) as file:
+                b4.bundle(base, topic, wanted, (onto, head), text, (people, lists), needed, file)
     told(base, topic, wanted, place)
     return place
 
@@ -153,6 +162,10 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
 def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
     """Say what was made and what is left to do."""
     say(f"{place} holds {len(list(place.glob('*.patch')))} messages of {topic.name} v{version}; nothing was sent")
+    say(
+        f"{bundle(place)} holds the same for b4 {b4.SINCE} or later, in a repository that has the base: "
+        f"`git fetch {bundle(place)} b4/{topic.name}:b4/{topic.name} && git switch b4/{topic.name} && b4 prep --claim`"
+    )
     if git(base.repo, "rev-parse", "--verify", "-q", f"{base.commit}^", check=False).returncode:
         say(
             f"its base-commit is of {base.name} without history, which nobody else has: "

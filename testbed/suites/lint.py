@@ -3,7 +3,8 @@
 
 import pathlib
 
-from ..util import ROOT, Tally, cache, lock, run, say, whole
+from .. import host
+from ..util import ROOT, Tally, cache, run
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
@@ -11,23 +12,8 @@ WHAT = ("testbed", "tests")
 
 
 def ruff() -> pathlib.Path:
-    """ruff of that version, in a place of its own."""
-    place = cache() / "tools" / f"ruff-{RUFF}"
-    with lock("tools"):
-        if not place.is_dir():
-            say(f"installing ruff {RUFF} with pip")
-            with whole(place) as part:
-                run("/usr/bin/python3", "-m", "venv", part)
-                run(
-                    part / "bin" / "python3",
-                    "-m",
-                    "pip",
-                    "install",
-                    "-q",
-                    "--disable-pip-version-check",
-                    f"ruff=={RUFF}",
-                )
-    return place / "bin" / "ruff"
+    """ruff of that version."""
+    return host.from_pip("ruff", RUFF)
 
 
 def lint(tally: Tally) -> None:
