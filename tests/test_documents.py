@@ -8,6 +8,7 @@ import pytest
 from conftest import Fail
 
 from testbed import cli, util
+from testbed.machines import kernel
 from testbed.report import documents, figures
 from testbed.series import topics
 
@@ -64,6 +65,14 @@ def test_the_documents_name_no_command_that_there_is_not():
     for path in DOCS:
         for name in re.findall(r"(?:`|^    )make (?:-s |-C \S+ )*([a-z-]+)", path.read_text(), re.M):
             assert name in {*cli.COMMANDS, "help"}, f"{path.name}: make {name}"
+
+
+@pytest.mark.parametrize("name", [".github/workflows/test.yml", ".gitlab-ci.yml"])
+def test_the_ci_files_run_what_there_is(name):
+    text = (util.ROOT / name).read_text()
+    assert ".ci/run" in text and "build/junit*.xml" in text
+    for command, machine in re.findall(r"make ([a-z-]+)(?: KIND=(\w+))?$", text, re.M):
+        assert command in cli.COMMANDS and (not machine or machine in kernel.KINDS), command
 
 
 def test_the_reference_has_every_key():
