@@ -3,14 +3,17 @@
 
 import os
 import pathlib
+import types
 
 import pytest
 from conftest import Fail
 
 from testbed.experiments import realtime, trace
+from testbed.machines import kernel
 from testbed.series import base, topics
 from testbed.suites import kunit as suites
 from testbed.suites import litmus, mutants
+from testbed.util import Tally
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 
@@ -68,6 +71,76 @@ def test_what_noticed_is_read_from_what_kunit_says():
     assert mutants.killers(failed) == ["two"]
     hung = failed.replace("[FAILED] lwq", "[CRASHED] lwq")
     assert mutants.killers(hung) == ["two", "a hang or a crash"]
+
+
+def test_a_fault_may_name_the_selftests_that_have_to_notice_it(tmp_path):
+    path = tmp_path / "01-fault.patch"
+    path.write_text("diff --git a/x b/x\n+Selftest: net/no.sh\n")
+    assert mutants.scripts(path) == []
+    path.write_text("Selftest: net/fast.sh net/slow.sh\ndiff --git a/x b/x\n")
+    assert mutants.scripts(path) == ["net/fast.sh", "net/slow.sh"]
+
+
+KTAP = "TAP version 13\n1..1\n# 1..2\n# ok 1 one\n# {two} 2 two\n{two} 1 selftests: net: fast.sh\n"
+
+
+@pytest.fixture
+def guests(tmp_path, monkeypatch):
+    """by_selftests() on faults that each leave a KTAP, or raise; returns a function of {fault: what it leaves}."""
+    monkeypatch.setattr(mutants.kernel, "flavour", lambda topic: kernel.Flavour("sim", "", ()))
+    monkeypatch.setattr(mutants.kernel, "flavours", lambda: {kernel.Flavour("sim", "", ()): []})
+    monkeypatch.setattr(mutants.kernel, "selftests", lambda base: tmp_path)
+    monkeypatch.setattr(mutants.kernel, "commits", lambda base: {"patched": "none"})
+    monkeypatch.setattr(mutants.kernel, "variant", lambda base, commit, name, patch: name)
+    (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
+
+    def executable(base, commit, what, place):
+        path = tmp_path / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(commit)
+        return path
+
+    monkeypatch.setattr(mutants.kernel, "executable", executable)
+
+    def run(leaves):
+        def boot(image, script, results, limit, kind):
+            assert "-t net:fast.sh" in script.read_text()
+            said = leaves[image.read_text()]
+            results.mkdir()
+            if isinstance(said, Exception):
+                raise said
+            (results / "ktap").write_text(said)
+
+        monkeypatch.setattr(mutants.boot, "boot", boot)
+        (tmp_path / "outcome").mkdir()
+        faults = [tmp_path / f"{name}.patch" for name in leaves if name != "none"]
+        for fault in faults:
+            fault.write_text("Selftest: net/fast.sh\ndiff --git a/x b/x\n")
+        tally = Tally()
+        one = types.SimpleNamespace(name="one", home=tmp_path)
+        mutants.by_selftests(base.Base("test", tmp_path, "HEAD"), tally, one, faults, tmp_path / "outcome" / "one")
+        path = tmp_path / "outcome" / "one"
+        return {case.name: case.problem for case in tally.cases}, path.read_text() if path.is_file() else ""
+
+    return run
+
+
+def test_a_selftest_that_fails_or_a_guest_that_dies_notices_a_fault(guests):
+    fine, failed = KTAP.format(two="ok"), KTAP.format(two="not ok")
+    cases, kept = guests({"none": fine, "01-seen": failed, "02-dies": Fail("panic"), "03-lives": fine})
+    assert cases == {
+        "one: without a fault all cases of net/fast.sh pass": "",
+        "one/01-seen": "",
+        "one/02-dies": "",
+        "one/03-lives": "it lives: no test notices",
+    }
+    assert kept == "01-seen\n    fast.sh: two\n02-dies\n    a hang or a crash\n"
+
+
+def test_a_selftest_that_fails_without_a_fault_is_said(guests):
+    cases, _ = guests({"none": KTAP.format(two="not ok"), "01-seen": ""})
+    assert cases["one: without a fault all cases of net/fast.sh pass"] == "fast.sh: two"
+    assert "no test was run" in cases["one/01-seen"]
 
 
 @pytest.mark.parametrize(

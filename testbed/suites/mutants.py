@@ -2,27 +2,31 @@
 """What a topic's tests are worth: every patch of topics/NAME/mutants/ is a fault, and a test has to notice it.
 
 A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
-show only there; one in a litmus test is herd7's. What noticed which is written to build/mutants/TOPIC.
+show only there; one in a litmus test is herd7's. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest
+to notice, in a guest. What noticed which is written to build/mutants/TOPIC.
 """
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ..machines import kernel
+from ..machines import boot, kernel
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, lock, say, tail
-from . import check, litmus
+from . import check, litmus, selftests
 from . import kunit as suites
 
 # Real seconds for a whole run of a topic's suites; a hang is a way to notice, too.
 LIMIT = 240
 # User-mode Linux's; with one, faults that need two consumers at once would live.
 CPUS = 2
+# Real seconds in a guest for each of the selftests that a fault names.
+BOOT = 900
 
 
 def faults(topic: Topic) -> list[pathlib.Path]:
@@ -37,13 +41,31 @@ def mutants(base: Base, tally: Tally, names: Iterable[str] = ()) -> None:
         topic = store.named(topics, name)
         if name not in have:
             raise Fail(f"topics/{name}/mutants/ has no patch in it; these have: {', '.join(have)}")
-        with lock("source"):
-            judge(base, tally, topic)
+        judge(base, tally, topic)
+
+
+def scripts(fault: pathlib.Path) -> list[str]:
+    """The selftests that a fault names, of which one has to notice it; without any, KUnit has to."""
+    found = re.search(r"^Selftest: (.+)$", fault.read_text().partition("\ndiff --git ")[0], re.M)
+    return found[1].split() if found else []
 
 
 def judge(base: Base, tally: Tally, topic: Topic) -> None:
     name = topic.name
-    patched = kernel.commits(base)["patched"]
+    outcome = BUILD / "mutants" / name
+    outcome.parent.mkdir(parents=True, exist_ok=True)
+    outcome.unlink(missing_ok=True)
+    say(f"{name}: without a fault, then with each of {len(faults(topic))}")
+    for part in (by_kunit, by_selftests):
+        of_part = [fault for fault in faults(topic) if bool(scripts(fault)) == (part is by_selftests)]
+        if of_part:
+            part(base, tally, topic, of_part, outcome)
+    say(f"{outcome} says what noticed which")
+
+
+def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
+    """Judge faults that KUnit or herd7 has to notice."""
+    name = topic.name
     brought = [
         path
         for one, _, commit in check.steps(base, store.series())
@@ -51,19 +73,64 @@ def judge(base: Base, tally: Tally, topic: Topic) -> None:
         for path in check.touched(base.repo, commit)
     ]
     configs = list(topic.kunit)
-    outcome = BUILD / "mutants" / name
-    outcome.parent.mkdir(parents=True, exist_ok=True)
-    outcome.unlink(missing_ok=True)
-    kernel.checkout(base, patched)
-    say(f"{name}: without a fault, then with each of {len(faults(topic))}")
-    problem, counts = kunit(base, configs, outcome.with_name(f"{name}-none.log"))
-    tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
-    if problem:
-        return
-    code = [path for path in brought if path.endswith(".c")]
-    for fault in faults(topic):
-        tally.run(f"{name}/{fault.stem}", notice, base, configs, code, fault, outcome)
-    say(f"{outcome} says what noticed which")
+    with lock("source"):
+        kernel.checkout(base, kernel.commits(base)["patched"])
+        problem, counts = kunit(base, configs, outcome.with_name(f"{name}-none.log"))
+        tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
+        if problem:
+            return
+        code = [path for path in brought if path.endswith(".c")]
+        for fault in wanted:
+            tally.run(f"{name}/{fault.stem}", notice, base, configs, code, fault, outcome)
+
+
+def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
+    """Judge faults that selftests have to notice: while one guest runs, the next one's kernel is built."""
+    name, what = topic.name, kernel.flavour(topic.name)
+    place = kernel.selftests(base)
+    every = list(dict.fromkeys(script for fault in wanted for script in scripts(fault)))
+    have = (place / "kselftest-list.txt").read_text().split()
+    for script in every:
+        if script.replace("/", ":", 1) not in have:
+            raise Fail(f"topics/{name}/mutants: Selftest: {script} is none of the series'")
+
+    def guest(image: pathlib.Path, label: str, names: list[str]) -> list[str]:
+        """The cases that failed, and whether the guest came to no good end."""
+        where = outcome.with_name(f"{name}-{label}")
+        text = where.with_suffix(".sh")
+        text.write_text(selftests.script(kernel.flavours()[what], what.kind, place, names))
+        with contextlib.ExitStack() as ended:
+            ended.callback(image.unlink)
+            try:
+                boot.boot(image, text, where, BOOT * len(names), what.kind)
+                found = []
+            except Fail:
+                found = ["a hang or a crash"]
+        said = where / "ktap"
+        cases = selftests.ktap(said.read_text(errors="replace")) if said.is_file() else {}
+        if not cases and not found:
+            raise Fail(f"no test was run; see {where}")
+        return [case for case, verdict in cases.items() if verdict != "ok"] + found
+
+    def build(commit: str, label: str) -> pathlib.Path:
+        """A kernel under a name of its own: the next one is built while it runs."""
+        made = kernel.executable(base, commit, what, f"mutants/{name}-kernel")
+        return made.rename(made.with_name(f"linux-{label}"))
+
+    with lock("source"), concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        patched = kernel.commits(base)["patched"]
+        sound = pool.submit(guest, build(patched, "none"), "none", every)
+        running = {}
+        for fault in wanted:
+            try:
+                image = build(kernel.variant(base, patched, fault.stem, fault.read_text()), fault.stem)
+            except Fail as fail:
+                tally.that(f"{name}/{fault.stem}", fail)
+                continue
+            running[fault] = pool.submit(guest, image, fault.stem, scripts(fault))
+    tally.that(f"{name}: without a fault all cases of {', '.join(every)} pass", "\n".join(sound.result()))
+    for fault, ended in running.items():
+        tally.run(f"{name}/{fault.stem}", noticed, fault, ended.result, outcome)
 
 
 @contextlib.contextmanager
@@ -108,6 +175,12 @@ def notice(base: Base, configs: list[str], code: Iterable[str], fault: pathlib.P
             log = outcome.with_name(f"{outcome.name}-{fault.stem}.log")
             kunit(base, configs, log)
             found = killers(log.read_text())
+    noticed(fault, lambda: found, outcome)
+
+
+def noticed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.Path) -> None:
+    """Fail if nothing noticed a fault; writes down what did."""
+    found = by()
     if not found:
         raise Fail("it lives: no test notices")
     print("     " + "\n     ".join(found), flush=True)
