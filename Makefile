@@ -45,4 +45,7 @@ bench record: setup
 mutants: setup
 	@$(TESTBED) $@ $(T)
 
-.PHONY: help setup demo test kunit shell gdb litmus mutants bench record results figures kernels tree export series post check check-exported clean
+conformance: setup
+	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(RECORD),--record)
+
+.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post check check-exported clean

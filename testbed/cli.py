@@ -14,7 +14,7 @@ from .machines import shell as machine
 from .report import documents, results
 from .report import figures as quoted
 from .series import base, post, topics, tree
-from .suites import check, kunit, lint, litmus, mutants, selftests
+from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, read_junit, say
 
 Arguments = argparse.Namespace
@@ -220,6 +220,19 @@ def faults(args: Arguments) -> int:
     """put one fault after the other into the kernel; a test has to notice each"""
     tally = Tally()
     mutants.mutants(base.find(), tally, args.names)
+    return tally.close()
+
+
+@command(*(option(f"--{suite.name}", default="", metavar="DIRECTORY",
+                  help=f"a built checkout of {suite.title} ({suite.variable}=)") for suite in conformance.SUITES),
+         option("--record", action="store_true", help="keep what came of base as the baseline (RECORD=1)"),
+         name="conformance")
+def conform(args: Arguments) -> int:
+    """run pynfs and the Connectathon tests on base and patched; only a new failure fails"""
+    tally = Tally()
+    given = {suite.name: getattr(args, suite.name) for suite in conformance.SUITES}
+    conformance.checkouts(given)
+    conformance.conformance(base.find(), tally, given, args.record)
     return tally.close()
 
 

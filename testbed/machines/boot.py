@@ -35,9 +35,10 @@ def machine(
     words: Sequence[object],
     simulated: bool,
     terminal: bool = False,
+    root: pathlib.Path | None = None,
 ) -> Iterator[tuple[list[str], list[int]]]:
     """(the command line that is the guest, the descriptors it needs); it is run within the context and in `results`."""
-    root = guest.root()
+    root = root or guest.root()
     if not kernel.for_qemu(kind):
         uml.links(root, script, results)
         yield uml.command(image, simulated, words), []
@@ -54,10 +55,12 @@ def boot(
     kind: str = "sim",
     words: Sequence[object] = (),
     simulated: bool | None = None,
+    root: pathlib.Path | None = None,
 ) -> pathlib.Path:
     """Boot the kernel `image`, run the host's `script` in the guest, and return the directory `results`, its /results.
 
-    limit is in seconds of real time; simulated=False has a kind whose clock is simulated run on real time.
+    limit is in seconds of real time; simulated=False has a kind whose clock is simulated run on real time. root is the
+    guest's, if it is not the usual one.
     The directory is emptied first; it holds the console log `console` and the script's `exit` status whatever happens.
     A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
     """
@@ -65,7 +68,7 @@ def boot(
     simulated = kernel.simulated(kind) if simulated is None else simulated
     remove(results)
     results.mkdir(parents=True)
-    with machine(kind, image, script, results, words, simulated) as (line, held):
+    with machine(kind, image, script, results, words, simulated, root=root) as (line, held):
         return run(line, results, limit, simulated, held)
 
 

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+from collections.abc import Mapping
 
 from .. import host
 from ..util import cache, digest, lock, need_space, run, say, whole
@@ -27,28 +28,30 @@ PACKAGES = {
     "tcc": "a compiler in one small program, to read headers with",
     "libc6-dev": "some thousand real headers, for the compiler and as a tree to walk",
 }
+NOTHING: Mapping[str, str] = {}
 STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 
 
-def root() -> pathlib.Path:
-    """The guest's root directory, made if it is not there.
+def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
+    """The guest's root directory, made if it is not there; with packages beyond PACKAGES it is another one.
 
     It is unpacked from a tarball without device nodes or owners, so that it belongs to the user who made it, and
     can be deleted by plain rm; the guest sees those files as its root's own.
     """
-    key = digest(SUITE, " ".join(PACKAGES), STAGE1)
+    packages = [*PACKAGES, *more]
+    key = digest(SUITE, " ".join(packages), STAGE1)
     place = cache() / "guest" / key
     with lock("guest"):
         if not place.is_dir():
             need_space(cache(), 1.5, "the guest's root")
-            say(f"making the guest's root ({SUITE}, {', '.join(PACKAGES)})")
+            say(f"making the guest's root ({SUITE}, {', '.join(packages)})")
             tarball = cache() / "guest" / f"{key}.tar"
             with whole(tarball) as part:
                 run(
                     "mmdebstrap",
                     "--variant=minbase",
                     "--format=tar",
-                    f"--include={','.join(PACKAGES)}",
+                    f"--include={','.join(packages)}",
                     "--quiet",
                     f"--keyring={host.KEYRING}",
                     SUITE,
