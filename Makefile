@@ -15,7 +15,7 @@ setup:
 check-exported series export clean:
 	@$(TESTBED) $@
 
-demo check litmus results: setup
+demo check dkms litmus results: setup
 	@$(TESTBED) $@
 
 figures: setup
@@ -45,4 +45,4 @@ bench record: setup
 mutants: setup
 	@$(TESTBED) $@ $(T)
 
-.PHONY: help setup demo test kunit shell gdb litmus mutants bench record results figures kernels tree export series post check check-exported clean
+.PHONY: help setup demo test kunit shell gdb litmus mutants bench record results figures kernels tree export series post dkms check check-exported clean
