@@ -15,7 +15,7 @@ setup:
 check-exported series export clean:
 	@$(TESTBED) $@
 
-demo check litmus results: setup
+demo check dkms litmus results: setup
 	@$(TESTBED) $@
 
 figures: setup
@@ -48,4 +48,4 @@ mutants: setup
 conformance: setup
 	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(RECORD),--record)
 
-.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post check check-exported clean
+.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms check check-exported clean

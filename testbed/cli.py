@@ -13,7 +13,7 @@ from .machines import kernel
 from .machines import shell as machine
 from .report import documents, results
 from .report import figures as quoted
-from .series import base, post, topics, tree
+from .series import base, dkms, post, topics, tree
 from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, read_junit, say
 
@@ -65,6 +65,12 @@ def make_post(args: Arguments) -> None:
     """write a topic as the messages that would be mailed; nothing is sent"""
     post.check(args.topic, args.version)
     post.post(base.find(), args.topic, args.version, args.to, args.previous)
+
+
+@command(name="dkms")
+def make_dkms(_: Arguments) -> None:
+    """the series as a Debian package of modules for Debian's own kernel"""
+    dkms.dkms(base.find())
 
 
 @command()

@@ -8,7 +8,7 @@ from ..util import ROOT, Tally, cache, run
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
-WHAT = ("testbed", "tests")
+WHAT = ("testbed", "tests", "tools/nfsd-waits")
 
 
 def ruff() -> pathlib.Path:

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The series as a Debian package of modules: dkms builds them for the kernel that the base is the source of.
+
+What the kernel itself holds cannot be replaced by a module, so a patch of that is left out, and said. Debian's kernel
+has no MODVERSIONS: nothing would keep a module that was built for other structures from being loaded beside ours. So
+the RPC server's exported symbols get a suffix that says which sources they are of. A module of any others asks for a
+symbol that there is not, and is refused.
+"""
+
+import pathlib
+import re
+import tempfile
+
+from ..util import BUILD, Fail, digest, lock, run, say, whole
+from . import topics as store
+from . import tree
+from .base import Base, git
+from .topics import Topic
+
+NAME = "knfsd-queue"
+# What Debian appends to the version in `uname -r`. Nothing else was tried.
+FLAVOUR = "+deb13-amd64"
+# {module: its directory}: all that know what a connection, a pool or a request of the RPC server looks like.
+MODULES = {
+    "sunrpc": "net/sunrpc",
+    "auth_rpcgss": "net/sunrpc/auth_gss",
+    "rpcrdma": "net/sunrpc/xprtrdma",
+    "lockd": "fs/lockd",
+    "nfsd": "fs/nfsd",
+    "nfsv4": "fs/nfs",
+}
+SOURCES = ("net/sunrpc/", "fs/lockd/", "fs/nfsd/", "fs/nfs/")
+# Headers that only these modules include: the package has the patched ones, and they are found first.
+HEADERS = (
+    "include/linux/sunrpc/",
+    "include/linux/lockd/",
+    "include/trace/events/sunrpc.h",
+    "include/trace/events/rpcrdma.h",
+)
+# No part of a kernel that Debian builds. KUnit is not configured there.
+PROSE = re.compile(r"^(Documentation|tools)/|^MAINTAINERS$|_kunit\.c$|\.?kunitconfig$|/tests/(Makefile|Kconfig)$")
+EXPORTED = re.compile(r"^EXPORT_SYMBOL(?:_GPL)?\((svc_\w+)\);", re.M)
+
+KBUILD = """\
+# SPDX-License-Identifier: GPL-2.0
+# The package's headers are found before the kernel's.
+LINUXINCLUDE := -include $(KBUILD_EXTMOD)/include/renamed.h -I$(KBUILD_EXTMOD)/include $(LINUXINCLUDE)
+obj-m := net/sunrpc/ fs/lockd/ fs/nfsd/ fs/nfs/
+"""
+# Of the directories, what is not in MODULES stays the kernel's own.
+NOT_BUILT = (
+    "CONFIG_RPCSEC_GSS_KRB5",
+    "CONFIG_NFS_FS",
+    "CONFIG_NFS_V2",
+    "CONFIG_NFS_V3",
+    "CONFIG_PNFS_FILE_LAYOUT",
+    "CONFIG_PNFS_BLOCK",
+    "CONFIG_PNFS_FLEXFILE_LAYOUT",
+)
+
+DKMS_CONF = """\
+PACKAGE_NAME="{name}"
+PACKAGE_VERSION="{version}"
+AUTOINSTALL="yes"
+# Its sources are this kernel's, and its modules replace this kernel's.
+BUILD_EXCLUSIVE_KERNEL="^{release}$"
+BUILD_EXCLUSIVE_ARCH="^x86_64$"
+MAKE[0]="make -C $kernel_source_dir M=$dkms_tree/$PACKAGE_NAME/$PACKAGE_VERSION/build {variables} modules"
+CLEAN="true"
+{modules}
+"""
+
+CONTROL = """\
+Package: {name}-dkms
+Version: {version}
+Section: kernel
+Priority: optional
+Architecture: all
+Maintainer: {maintainer}
+Depends: dkms (>= 3.0), linux-headers-{kernel}
+Recommends: openssl, mokutil
+Description: NFS server modules with the patches of knfsd-queue, for Linux {kernel}
+ Replaces {modules} of that kernel,
+ and of no other. Without the package the kernel's own are used again.
+"""
+
+# dkms's own, as every package of modules calls it.
+POSTINST = """\
+#!/bin/sh
+set -e
+[ "$1" != configure ] || /usr/lib/dkms/common.postinst {name} {version} "" "" "$2"
+"""
+PRERM = """\
+#!/bin/sh
+set -e
+case "$1" in
+remove|upgrade|deconfigure) dkms remove -m {name} -v {version} --all || true ;;
+esac
+"""
+
+
+def release(base: Base) -> str:
+    """What `uname -r` says of the kernel whose source the base is."""
+    if not base.packaged:
+        raise Fail(
+            f"make dkms is for Debian's own kernel, and the base is {base.name}: "
+            "unset KSRC, or build that tree as a whole with `git am`"
+        )
+    return base.name.split()[1] + FLAVOUR
+
+
+def ours(path: str) -> bool:
+    """Whether a file of the kernel is in the package."""
+    return path.startswith((*SOURCES, *HEADERS))
+
+
+def sort(topics: list[Topic]) -> dict[str, list[str]]:
+    """{patch that the package cannot have: the files that are the kernel's own}.
+
+    Fail for one that changes both them and the modules: half of a patch is another patch.
+    """
+    out: dict[str, list[str]] = {}
+    for topic in topics:
+        for patch in topic.patches:
+            files = [path for path in store.changes(patch) if not PROSE.search(path)]
+            kernels = [path for path in files if not ours(path)]
+            name = f"{topic.name}/{patch.name}"
+            if kernels and len(kernels) < len(files):
+                raise Fail(
+                    f"{name} changes the modules and {', '.join(kernels)}, which is the kernel's own: "
+                    "no package of modules can have it; split the patch, or park the topic"
+                )
+            if kernels:
+                out[name] = kernels
+    return out
+
+
+def renamed(where: pathlib.Path, suffix: str) -> str:
+    """A header that gives each symbol of the RPC server's, but those that name a trace point, the suffix."""
+    text = "\n".join(path.read_text(errors="replace") for path in sorted(where.rglob("*.[ch]")))
+    points = set(re.findall(r"\btrace_(svc_\w+)", text))
+    names = sorted(set(EXPORTED.findall(text)) - points)
+    if not names:
+        raise Fail("the series leaves the RPC server no exported symbol: modules could not be told apart")
+    return "/* Symbols of these sources only: see dkms.conf. */\n" + "".join(
+        f"#define {name} {name}_{suffix}\n" for name in names
+    )
+
+
+def source(base: Base, head: str, place: pathlib.Path, version: str) -> None:
+    """Write the sources as dkms wants them below /usr/src: `head` is the base with the series."""
+    headers = git(base.repo, "diff", "--name-only", "--diff-filter=d", base.commit, head, "--", *HEADERS).stdout.split()
+    archive = place / "sources.tar"
+    place.mkdir(parents=True)
+    git(base.repo, "archive", "-o", archive, head, *(path.rstrip("/") for path in SOURCES), *headers)
+    run("tar", "-xf", archive, "-C", place)
+    archive.unlink()
+    (place / "include").mkdir(exist_ok=True)
+    (place / "include" / "renamed.h").write_text(renamed(place, version.rpartition("+")[2]))
+    (place / "Kbuild").write_text(KBUILD)
+    modules = "\n".join(
+        f'BUILT_MODULE_NAME[{i}]="{name}"\nBUILT_MODULE_LOCATION[{i}]="{where}"\nDEST_MODULE_LOCATION[{i}]="/updates/dkms"'
+        for i, (name, where) in enumerate(MODULES.items())
+    )
+    conf = DKMS_CONF.format(
+        name=NAME,
+        version=version,
+        release=re.escape(release(base)).replace("\\-", "-"),
+        variables=" ".join(f"{name}=" for name in NOT_BUILT),
+        modules=modules,
+    )
+    (place / "dkms.conf").write_text(conf)
+
+
+def dkms(base: Base) -> pathlib.Path:
+    """Make build/knfsd-queue-dkms_VERSION_all.deb; returns its path. Says which patches it cannot have."""
+    kernel = release(base)
+    topics = store.series()
+    tree.check_exported()
+    left = sort(topics)
+    version = f"{kernel.split('+')[0]}+{digest(base.key, store.queue_digest(topics), pathlib.Path(__file__))[:8]}"
+    made = BUILD / f"{NAME}-dkms_{version}_all.deb"
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as scratch, lock("source"):
+        place = pathlib.Path(scratch)
+        place.chmod(0o755)
+        source(base, tree.apply(base.repo, topics, base.commit), place / "usr/src" / f"{NAME}-{version}", version)
+        words = {"name": NAME, "version": version, "kernel": kernel, "maintainer": tree.ADDRESS}
+        scripts = place / "DEBIAN"
+        scripts.mkdir()
+        (scripts / "control").write_text(CONTROL.format(**words, modules=", ".join(MODULES)))
+        for name, text in (("postinst", POSTINST), ("prerm", PRERM)):
+            (scripts / name).write_text(text.format(**words))
+            (scripts / name).chmod(0o755)
+        with whole(made) as part:
+            run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", place, part, env={"SOURCE_DATE_EPOCH": "0"})
+    for name, files in left.items():
+        say(f"left out: {name}: {', '.join(files)} is the kernel's own, no module")
+    say(f"{made} has {', '.join(MODULES)} for {kernel}: `apt install {made}`, then boot again")
+    return made

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0
+import dataclasses
+import re
+
+import pytest
+from conftest import Fail, commit, topic
+
+from testbed import util
+from testbed.series import base, dkms, topics, tree
+
+SVC = """void svc_recv(void) { trace_svc_recv(); }
+EXPORT_SYMBOL_GPL(svc_recv);
+void svc_create(void) { }
+EXPORT_SYMBOL_GPL(svc_create);
+void rpc_run(void) { }
+EXPORT_SYMBOL_GPL(rpc_run);
+"""
+
+
+@pytest.fixture
+def packaged(place, ksrc, monkeypatch):
+    """A small kernel of Debian's, and a series of three patches: of modules, of prose, and of the kernel itself."""
+    monkeypatch.setattr(dkms, "BUILD", place / "build")
+    for path in ("net/sunrpc/svc.c", "fs/lockd/svc.c", "fs/nfsd/vfs.c", "fs/nfs/callback.c", "lib/lwq.c"):
+        commit(ksrc, path, SVC if path == "net/sunrpc/svc.c" else "/* */\n", path)
+    for path in ("include/linux/sunrpc/svc.h", "include/linux/sunrpc/clnt.h"):
+        commit(ksrc, path, "/* */\n", path)
+    found = dataclasses.replace(base.from_tree(ksrc), name="Linux 7.3.4 (linux-source-7.3 7.3.4-1)", packaged=True)
+    tree.tree(found)
+    topic(tree.TREE, "one")
+    (tree.TREE / "net/sunrpc/svc.c").write_text(SVC + "/* more */\n")
+    commit(tree.TREE, "include/linux/sunrpc/svc.h", "/* pool */\n", "SUNRPC: more")
+    (tree.TREE / "net/sunrpc/svc_kunit.c").write_text("/* */\n")
+    commit(tree.TREE, "Documentation/x.rst", "X\n", "SUNRPC: say so")
+    topic(tree.TREE, "two")
+    commit(tree.TREE, "lib/lwq.c", "/* faster */\n", "lwq: faster")
+    tree.export()
+    return found
+
+
+def unpacked(deb, place):
+    util.run("dpkg-deb", "-R", deb, place)
+    (source,) = place.glob("usr/src/knfsd-queue-*")
+    return source
+
+
+def test_the_package_has_the_modules_sources_as_patched(packaged, tmp_path):
+    source = unpacked(dkms.dkms(packaged), tmp_path / "deb")
+    files = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    wanted = {"net/sunrpc/svc.c", "fs/lockd/svc.c", "fs/nfsd/vfs.c", "fs/nfs/callback.c", "net/sunrpc/svc_kunit.c"}
+    # Of headers, only those that the series changes: all others are the kernel's own.
+    assert files == wanted | {"Kbuild", "dkms.conf", "include/renamed.h", "include/linux/sunrpc/svc.h"}
+    assert "more" in (source / "net/sunrpc/svc.c").read_text()
+
+
+def test_it_is_for_one_kernel(packaged, tmp_path):
+    source = unpacked(dkms.dkms(packaged), tmp_path / "deb")
+    conf = (source / "dkms.conf").read_text()
+    (kernel,) = re.findall(r'^BUILD_EXCLUSIVE_KERNEL="(.*)"$', conf, re.M)
+    assert re.search(kernel, "7.3.4+deb13-amd64")
+    for other in (
+        "7.3.5+deb13-amd64",
+        "7.3.4+deb13-rt-amd64",
+        "7.3.4+deb13-amd64-mine",
+        "17.3.4+deb13-amd64",
+        "7a3.4+deb13-amd64",
+    ):
+        assert not re.search(kernel, other), other
+    control = (tmp_path / "deb/DEBIAN/control").read_text()
+    assert "linux-headers-7.3.4+deb13-amd64" in control
+    for module, where in dkms.MODULES.items():
+        assert f'_NAME[{list(dkms.MODULES).index(module)}]="{module}"' in conf and f'"{where}"' in conf
+
+
+def test_symbols_are_told_apart_from_those_of_other_sources(packaged, tmp_path):
+    source = unpacked(dkms.dkms(packaged), tmp_path / "deb")
+    version = source.name.rpartition("+")[2]
+    said = (source / "include/renamed.h").read_text()
+    # Not svc_recv, which is a trace point's name, too; not what is no server's.
+    assert re.findall(r"^#define (.*)$", said, re.M) == [f"svc_create svc_create_{version}"]
+    reworked = unpacked(
+        dkms.dkms(dataclasses.replace(packaged, name="Linux 7.3.4 (linux-source-7.3 7.3.4-2)")), tmp_path / "2"
+    )
+    assert (reworked / "include/renamed.h").read_text() != said
+
+
+def test_what_the_kernel_itself_has_is_left_out_and_said(packaged, capsys):
+    assert dkms.sort(topics.series()) == {"two/0001-lwq-faster.patch": ["lib/lwq.c"]}
+    dkms.dkms(packaged)
+    assert "left out: two/0001-lwq-faster.patch: lib/lwq.c is the kernel's own" in capsys.readouterr().out
+
+
+def test_half_a_patch_is_refused(packaged):
+    (tree.TREE / "lib/lwq.c").write_text("/* both */\n")
+    commit(tree.TREE, "fs/nfsd/vfs.c", "/* both */\n", "NFSD: both")
+    tree.export()
+    with pytest.raises(Fail, match="two/0002-NFSD-both.patch changes the modules and lib/lwq.c.*split the patch"):
+        dkms.dkms(packaged)
+
+
+def test_a_tree_of_the_users_own_is_refused(packaged, ksrc):
+    with pytest.raises(Fail, match="make dkms is for Debian's own kernel.*unset KSRC"):
+        dkms.dkms(base.from_tree(ksrc))
+
+
+def test_symbols_without_a_name_of_their_own_are_refused(tmp_path):
+    (tmp_path / "svc.c").write_text("void svc_recv(void) { trace_svc_recv(); }\nEXPORT_SYMBOL_GPL(svc_recv);\n")
+    with pytest.raises(Fail, match="modules could not be told apart"):
+        dkms.renamed(tmp_path, "0")

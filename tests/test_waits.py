@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0
+"""tools/nfsd-waits, on lines that a server's trace had, and against what the trace point prints."""
+
+import re
+import sys
+import types
+import xml.etree.ElementTree
+
+import pytest
+
+from testbed import util
+from testbed.series import topics
+
+PROGRAM = util.ROOT / "tools/nfsd-waits"
+TRACED = "            nfsd-119     [000] .....     6.090000: svc_xprt_dequeue: server=192.0.2.1:2049 "
+FLAGS = "flags=BUSY|DATA|TEMP|CACHE_AUTH|LOCAL|CONG_CTRL wakeup-us=12"
+
+
+@pytest.fixture(scope="module")
+def waits():
+    """The program as a module; it leaves no compiled file beside it."""
+    module = types.ModuleType("nfsd_waits")
+    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), module.__dict__)
+    return module
+
+
+def line(client, us, tier=""):
+    return f"{TRACED}client={client} {FLAGS} qtime-us={us}" + (f" tier={tier} credit=63" if tier else "")
+
+
+MIXED = [
+    *(line("192.0.2.9:1001", 1000 * n, "bulk") for n in range(1, 101)),
+    *(line("192.0.2.7:1021", us, "sparse") for us in (2, 4, 6)),
+    line("192.0.2.7:1022", 9, "bulk"),
+    line("[2001:db8::7]:900", 5, "sparse"),
+    TRACED + "client=(einval) flags=BUSY|CONN|LISTENER|CACHE_AUTH wakeup-us=10 qtime-us=10 tier=sparse credit=0",
+    TRACED.replace("dequeue", "enqueue") + "client=192.0.2.9:1001 flags=BUSY|DATA",
+]
+
+
+def run(*words):
+    return util.run(sys.executable, PROGRAM, *words, check=False)
+
+
+def saved(place, lines):
+    path = place / "trace"
+    path.write_text("".join(f"{one}\n" for one in lines))
+    return path
+
+
+def test_each_client_has_a_line_for_each_tier(tmp_path):
+    done = run("--from", saved(tmp_path, MIXED))
+    assert not done.returncode and done.stdout.splitlines() == [
+        "client       tier    dispatches    %  p50 ms  p99 ms  longest ms",
+        "192.0.2.9    bulk           100  100  50.000  99.000     100.000",
+        "192.0.2.7    sparse           3   75   0.004   0.006       0.006",
+        "192.0.2.7    bulk             1   25   0.009   0.009       0.009",
+        "2001:db8::7  sparse           1  100   0.005   0.005       0.005",
+        "Mostly bulk: 192.0.2.9.",
+    ]
+
+
+def test_a_socket_without_a_peer_is_kept_apart(waits):
+    """All clients of UDP share one socket, which has no address of a client."""
+    assert list(waits.read([line("(einval)", 7, "bulk")], ports=False)[0]) == ["(einval)"]
+
+
+def test_ports_tell_connections_apart(waits):
+    found, _ = waits.read(MIXED, ports=True)
+    assert sorted(found) == ["192.0.2.7:1021", "192.0.2.7:1022", "192.0.2.9:1001", "[2001:db8::7]:900"]
+
+
+def test_a_kernel_without_tiers_has_one_line_a_client(tmp_path):
+    done = run("--from", saved(tmp_path, [line("192.0.2.9:1001", 700)]))
+    assert "192.0.2.9  all " in done.stdout and "This kernel has no tiers." in done.stdout
+
+
+def test_lost_events_are_said(tmp_path):
+    done = run("--from", saved(tmp_path, ["CPU:0 [LOST 12 EVENTS]", *MIXED, "CPU:1 [LOST 3 EVENTS]"]))
+    assert "The trace lost 15 events" in done.stdout
+
+
+@pytest.mark.parametrize("share, wanted", [(50, 50), (99, 99), (100, 100), (1, 1)])
+def test_a_percentile_is_a_wait_that_was(waits, share, wanted):
+    assert waits.percentile(list(range(100, 0, -1)), share) == wanted
+
+
+def test_the_picture_has_a_bar_for_each_line(tmp_path):
+    picture = tmp_path / "waits.svg"
+    run("--from", saved(tmp_path, MIXED), "--svg", picture)
+    rects = xml.etree.ElementTree.parse(picture).getroot().findall("{http://www.w3.org/2000/svg}rect")
+    bars = [(float(one.get("x")), float(one.get("width"))) for one in rects if one.get("x")]
+    assert len(bars) == 4
+    assert bars[0][0] > bars[1][0], "longer waits stand further to the right"
+    assert all(x + wide <= 230 + 500 + 3 for x, wide in bars)
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (("0",), "0 seconds: give more than 0"),
+        (("--from", "/nowhere/trace"), "/nowhere/trace"),
+        (("--from", "/dev/null"), "/dev/null: no line of svc_xprt_dequeue"),
+        (("soon",), "invalid float value: 'soon'"),
+    ],
+)
+def test_bad_input_is_one_line(words, problem):
+    done = run(*words)
+    assert done.returncode and problem in done.stdout.splitlines()[-1] and "Traceback" not in done.stdout
+
+
+def test_it_listens_in_an_instance_of_its_own(waits, tmp_path, monkeypatch):
+    monkeypatch.setattr(waits, "TRACING", tmp_path)
+    with pytest.raises(waits.Problem, match="is not there: be root"):
+        list(waits.record(1))
+
+
+def printed():
+    """What the series has the trace point print: the formats of the patches' newest svc_xprt_dequeue."""
+    for topic in reversed(topics.series()):
+        for patch in reversed(topic.patches):
+            found = re.findall(r'^\+.*"( wakeup-us=%lu qtime-us=%lu[^"]*)"', patch.read_text(), re.M)
+            if found:
+                return found[-1]
+
+
+def test_the_program_reads_what_the_series_prints(waits):
+    text = printed()
+    assert text, "no patch prints qtime-us: bring tools/nfsd-waits and this test up to date"
+    values = iter(("12", "345"))
+    text = re.sub(r"%lu", lambda _: next(values), text).replace("tier=%s", "tier=bulk")
+    one = TRACED + "client=192.0.2.9:1001 flags=BUSY|DATA" + re.sub(r"%\w+", "7", text)
+    assert waits.read([one], ports=False)[0] == {"192.0.2.9": {"bulk": [345]}}
