@@ -4,6 +4,7 @@
 import json
 import pathlib
 import types
+from collections import Counter
 
 import pytest
 from conftest import Fail
@@ -687,6 +688,32 @@ def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
         (tmp_path / "depth1.json").write_text(text)
         with pytest.raises(Fail, match=said):
             guest.read(found, tmp_path, {"depth": 1})
+
+
+def test_bars_are_of_the_fields_they_name(write):
+    bars = '[bars]\ntitle = "T"\nup = "U"\nfloor_name = "F"\nfields = { fast = "a.iops" }\n'
+    found = write(GUEST.replace("[sweep]", 'kernels = ["base"]\n[sweep]') + bars)
+    drawn = guest.picture(found, {"base": [{"depth": depth, "a": {"iops": 2 * depth}} for depth in (1, 2)]})
+    assert drawn and (drawn.ticks, drawn.values) == (["1", "2"], {"fast": [2, 4]})
+    with pytest.raises(Fail, match="bars: they are of one kernel; there are base, patched"):
+        write(GUEST + bars)
+    assert guest.picture(write(GUEST), {}) is None
+
+
+def test_instructions_are_counted_in_a_guest_that_is_prepared(write, tmp_path, monkeypatch):
+    def count(*_):
+        script = (tmp_path / "place.sh").read_text()
+        assert script == '#!/bin/bash\nmkdir /tmp/d\necho "1 idle" >/sys/module/c/parameters/run\n'
+        return [Counter(work=512, time_travel_update_time=9)]
+    monkeypatch.setattr(cost.singlestep, "count", count)
+    monkeypatch.setattr(cost.guest, "root", lambda: tmp_path)
+    monkeypatch.setattr(cost.uml, "links", lambda *_: None)
+    monkeypatch.setattr(cost.uml, "command", lambda *_, **__: ["x"])
+    monkeypatch.setattr(cost.machines, "verdict", lambda *_: None)
+    found = write(COST.replace('cycles = ["1"]', 'prepare = "mkdir /tmp/d"'))
+    assert cost.instructions(found, pathlib.Path("x"), tmp_path / "place") == {"idle": {"work": 2}}
+    counted = {"base": {"instructions": {"idle": {"work": 2}}}}
+    assert [table.rows for table in cost.metrics(found, counted)] == [[["idle", "2"]]]
 
 
 def test_cycles_are_the_fewest_of_a_round(write, tmp_path, monkeypatch):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a piece of kernel code costs: instructions, counted one by one, and cycles with two CPUs at it.
+"""What a piece of kernel code costs: instructions, counted one by one, and maybe cycles with two CPUs at it.
 
 A test-only patch brings a module parameter `run`: the code is run so many rounds between two marks, and cycles printed.
 """
@@ -31,8 +31,10 @@ COST = schema.table(
         "what": schema.STRING,
         # {what a table says of it: what is written to the parameter}
         "instructions": {**schema.mapping(schema.STRING), "minProperties": 1},
-        "cycles": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.STRING},
-    }
+    },
+    # Shell for the guest whose instructions are counted.
+    prepare=schema.STRING,
+    cycles={"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.STRING},
 )
 REQUIRED = {"cost": COST}
 OPTIONAL: dict[str, schema.Schema] = {}
@@ -59,7 +61,10 @@ def instructions(experiment: Experiment, executable: pathlib.Path, place: pathli
     place.mkdir(parents=True)
     script = place.with_suffix(".sh")
     script.write_text(
-        "\n".join(["#!/bin/bash", *(ask(experiment, what) for what in cost["instructions"].values())]) + "\n"
+        "\n".join(
+            ["#!/bin/bash", cost.get("prepare", ""), *(ask(experiment, what) for what in cost["instructions"].values())]
+        )
+        + "\n"
     )
     uml.links(guest.root(), script, place)
     with open(place / "console", "wb") as console:
@@ -102,10 +107,11 @@ def cycles(experiment: Experiment, executable: pathlib.Path, place: pathlib.Path
 def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     """{kernel: {"instructions": {what: {function: number}}, "cycles": {what: number}}}"""
     patch = experiment.file(experiment.data["cost"]["patch"]).read_text()
-    counted, timed = kernels(base, experiment, patch=patch), kernels(base, experiment, SMP, patch)
+    counted = kernels(base, experiment, patch=patch)
+    timed = kernels(base, experiment, SMP, patch) if "cycles" in experiment.data["cost"] else {}
     guest.root()
     found: Result = {name: {} for name in counted}
-    with watched(experiment.name, lambda: sum(map(len, found.values())), 2 * len(found), "guests"):
+    with watched(experiment.name, lambda: sum(map(len, found.values())), len(counted) + len(timed), "guests"):
         for name, path in counted.items():
             place = out / f"{experiment.name}-{name}"
             say(f"counting {name}'s instructions; its console goes to {place}/console")
@@ -120,7 +126,7 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
     what = experiment.data["cost"]["what"]
     first = next(iter(result.values()))
-    return [
+    tables = [
         Table(
             [f"instructions, {what}", *result],
             [
@@ -128,10 +134,14 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
                 for name in first["instructions"]
             ],
             left=(0,),
-        ),
-        Table(
-            ["cycles (the fewest of many), two CPUs", *result],
-            [[name, *(f"{one['cycles'][name]:.0f}" for one in result.values())] for name in first["cycles"]],
-            left=(0,),
-        ),
+        )
     ]
+    if "cycles" in first:
+        tables.append(
+            Table(
+                ["cycles (the fewest of many), two CPUs", *result],
+                [[name, *(f"{one['cycles'][name]:.0f}" for one in result.values())] for name in first["cycles"]],
+                left=(0,),
+            )
+        )
+    return tables

@@ -10,14 +10,19 @@ from .. import schema
 from ..util import Fail
 from . import sweep
 from .experiment import Experiment, machines
-from .table import Point, Result, Table
+from .table import Bars, Point, Result, Table
 
 MACHINES = machines()
 GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
 METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
                       min={"type": "number"}, max={"type": "number"})
 REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
+BARS = schema.table({
+    "title": schema.STRING, "up": schema.STRING, "floor_name": schema.STRING,
+    # What a bar is called, and the field it is of; all are multiples of what is called floor_name.
+    "fields": {**schema.mapping(METRIC["properties"]["field"]), "minProperties": 1}})
 OPTIONAL = {
+    "bars": BARS,
     "sweep": sweep.SWEEP,
     "repeats": {"const": 1, "description": "it is 1; what is to be repeated is a sweep"},
 }
@@ -35,6 +40,8 @@ def check(experiment: Experiment) -> None:
             raise Fail(
                 f"{where}: sweep.{name} is not used: the script has no {{{name}}}, so all its points would be the same"
             )
+    if "bars" in experiment.data and len(experiment.kernels) > 1:
+        raise Fail(f"{where}: bars: they are of one kernel; there are {', '.join(experiment.kernels)}")
     if "point" not in used:
         raise Fail(f"{where}: guest.script leaves no figures: it has to write /results/{{point}}.json")
 
@@ -83,6 +90,18 @@ def number(found: Any, field: str, where: str) -> float:
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         raise Fail(f"{where}: {field} is no number")
     return found
+
+
+def picture(experiment: Experiment, result: Result) -> Bars | None:
+    """Bars for each point, of one kernel; whoever has several of them wants curves."""
+    if "bars" not in experiment.data:
+        return None
+    about, (points, *_) = experiment.data["bars"], result.values()
+    ticks = [" ".join(str(point[name]) for name in experiment.data.get("sweep", {})) for point in points]
+    values = {
+        name: [number(point, field, experiment.name) for point in points] for name, field in about["fields"].items()
+    }
+    return Bars(about["title"], about["up"], ticks, values, 1, about["floor_name"])
 
 
 def metrics(experiment: Experiment, result: Result) -> list[Table]:

@@ -52,6 +52,17 @@ class Panels:
     panels: dict[str, list[Line]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Bars:
+    """A bar for each of `values` at each tick, on a logarithmic scale and beside what all are multiples of."""
+    title: str
+    up: str
+    ticks: list[Any]
+    values: dict[str, list[float]]
+    floor: float
+    floor_name: str
+
+
 def ms(ns: float) -> str:
     """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
     value = ns / 1e6

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..experiments.experiment import Experiment
 from ..experiments.run import read
-from ..experiments.table import Curves, Panels, ms
+from ..experiments.table import Bars, Curves, Panels, ms
 from ..util import digest
 
 # They tell apart in grey and to a colour-blind eye (Okabe and Ito).
@@ -30,12 +30,13 @@ def draw(experiment: Experiment, path: pathlib.Path, stem: pathlib.Path) -> bool
     return bool(found)
 
 
-def save(path: pathlib.Path, stem: pathlib.Path, found: Curves | Panels) -> None:
+def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Panels) -> None:
     import matplotlib
     matplotlib.use("Agg")
     size, dpi = (11, 150) if isinstance(found, Curves) else (9, 130)
     with matplotlib.rc_context({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": size}):
-        figure = curves(found) if isinstance(found, Curves) else panels(found)
+        draw_it = {Bars: bars, Curves: curves, Panels: panels}[type(found)]
+        figure = draw_it(found)  # type: ignore[operator]
         stem.parent.mkdir(parents=True, exist_ok=True)
         svg, png = pictures(stem)
         figure.savefig(svg, metadata={"Date": None, "Description": drawn_from(path)})
@@ -88,6 +89,31 @@ def curves(found: Curves) -> Any:
     axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def bars(found: Bars) -> Any:
+    """Bars that begin at what they are multiples of: up is more, down is less."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(0.75 * len(found.ticks) + 4, 5), layout="constrained")
+    places, width = range(len(found.ticks)), 0.8 / len(found.values)
+    shades = matplotlib.colormaps["Set2"].resampled(len(found.values) + 1).colors
+    for index, (name, values) in enumerate(found.values.items()):
+        at = [place + (index - (len(found.values) - 1) / 2) * width for place in places]
+        colour = COLOURS["patched"] if index == len(found.values) - 1 else shades[index]
+        axes.bar(at, [value - found.floor for value in values], width, bottom=found.floor, color=colour, label=name)
+    axes.axhline(found.floor, color=COLOURS["alone"], linewidth=1.2, label=found.floor_name)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
+    axes.yaxis.set_minor_formatter(matplotlib.ticker.FuncFormatter(plain))
+    axes.set_xticks(places, found.ticks, rotation=45, ha="right")
+    axes.set_ylabel(found.up)
+    axes.tick_params(axis="y", which="minor", labelsize=7)
+    axes.set_title(found.title, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
