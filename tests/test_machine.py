@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Builds, boots and what survives when they are killed."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -260,3 +261,17 @@ def test_a_simulated_guest_is_told_nothing_of_where_it_is(tmp_path, monkeypatch)
         said.append((boot.boot(at / "linux", at / "script", at / "results") / "console").read_text())
     assert "script of here" in said[0] and "script of else" in said[1]
     assert said[0].splitlines()[0] == said[1].splitlines()[0]
+
+
+def test_a_guest_on_simulated_time_has_a_cpu_of_its_own(machine, request):
+    where = machine("taskset -cp $$ >cpus; echo 0 >exit")
+    cpus = (where / "cpus").read_text().split()[-1]
+    assert cpus.isdigit() == (request.node.callspec.params["machine"] == "sim" or len(os.sched_getaffinity(0)) == 1)
+
+
+def test_no_two_boots_have_the_same_cpu():
+    have = os.sched_getaffinity(0)
+    for _ in range(2):
+        with contextlib.ExitStack() as stack:
+            assert {stack.enter_context(boot.cpu()) for _ in have} == have
+            assert stack.enter_context(boot.cpu()) is None
