@@ -15,7 +15,7 @@ from ..series.topics import Topic, listed
 from ..util import BUILD, Fail, Tally, bar, say
 
 # Seconds of real time for a whole boot; for one script, of the guest's time.
-LIMIT = {"sim": 900, "debug": 7200, "x86": 10800}
+LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800}
 TIMEOUT = {"sim": 300, "debug": 300, "x86": 900}
 # A kernel that looks for faults has none to compare with.
 KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
