@@ -31,7 +31,7 @@ kernels: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
 
 test: setup
-	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T))
+	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T)) $(if $(NOISE),--noise $(NOISE))
 
 kunit: setup
 	@$(TESTBED) $@ '$(or $(S),*)'

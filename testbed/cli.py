@@ -142,7 +142,9 @@ TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and s
 
 
 @command(MACHINE, option("--only", default="", metavar="TOPIC|SCRIPT",
-                         help="a topic's KUnit and selftests, or one selftest (T=)"))
+                         help="a topic's KUnit and selftests, or one selftest (T=)"),
+         option("--noise", type=int, choices=range(1, 10), default=0, metavar="1..9",
+                help="run the selftests in a guest that was disturbed, each number in another way (NOISE=)"))
 def test(args: Arguments) -> int:
     """everything that is tested; ends with "N passed, N failed\""""
     tally = Tally()
@@ -152,14 +154,14 @@ def test(args: Arguments) -> int:
         if of and args.kind != "x86":
             kunit.kunit(found, tally, of, kind=args.kind)
         if scripts:
-            selftests.selftests(found, tally, args.kind, scripts)
+            selftests.selftests(found, tally, args.kind, scripts, args.noise)
         return tally.close()
-    if args.kind != "sim":
+    if args.kind != "sim" or args.noise:
         found = base.find()
         if args.kind == "debug":
             kunit.kunit(found, tally, kind=args.kind)
-        selftests.selftests(found, tally, args.kind)
-        return tally.close(BUILD / f"junit-{args.kind}.xml")
+        selftests.selftests(found, tally, args.kind, noise=args.noise)
+        return tally.close(BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
     own_tests(tally)
     lint.lint(tally)
     tally.run("tree/ holds nothing that topics/ does not", tree.check_exported)

@@ -66,6 +66,7 @@ def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
         (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86')"),
         (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
         (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
+        (["test", "--noise", "0"], "invalid choice: 0"),
         (["kunit"], "the following arguments are required: SUITE"),
     ],
 )
@@ -80,6 +81,13 @@ def test_one_script_is_all_that_the_guest_runs(tested, tmp_path):
     assert "./run_kselftest.sh -t net:fast.sh -o 300" in selftests.script(found, "sim", tmp_path, ["net/fast.sh"])
     assert "-c net -S net:slow.sh" in selftests.script(found, "x86", tmp_path)
     assert "leaks.sh" in selftests.script(found, "debug", tmp_path)
+
+
+def test_each_noise_disturbs_a_guest_in_its_own_way(tested, tmp_path):
+    (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
+    quiet, *noisy = [selftests.script(topics.series(), "sim", tmp_path, noise=number) for number in range(4)]
+    assert "/tmp/noise" not in quiet and len(set(noisy)) == 3
+    assert all(text.endswith(quiet.removeprefix("#!/bin/bash\n")) for text in noisy)
 
 
 def test_the_shell_has_what_the_topics_say(tested, tmp_path):

@@ -36,26 +36,43 @@ def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
 
 
-def selftests(base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = ()) -> None:
+def selftests(base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = (), noise: int = 0) -> None:
     """All topics' selftests, on one guest of each kernel for each group of topics that share a configuration.
 
-    only: paths of scripts below the selftests' directory; no other is run.
+    only: paths of scripts below the selftests' directory; no other is run. noise: see disturbed().
     """
     tally.suite = "selftests"
     place = kernel.selftests(base)
     for what, topics in kernel.flavours(kind).items():
         here = [path for path in only if path.rpartition("/")[0] in directories(topics)]
         if directories(topics) and (here or not only):
-            judge(tally, what, topics, place, kernel.kernels(base, what, only=KERNELS[kind]), here)
+            judge(tally, what, topics, place, kernel.kernels(base, what, only=KERNELS[kind]), here, noise)
 
 
 def directories(topics: Iterable[Topic]) -> list[str]:
     return list(dict.fromkeys(target for topic in topics for target in topic.selftests))
 
 
-def script(topics: Collection[Topic], kind: str, place: pathlib.Path, only: Collection[str] = ()) -> str:
+def disturbed(noise: int) -> list[str]:
+    """Lines that leave a guest with other process numbers and other free memory, for each noise above 0 others.
+
+    In simulated time a boot repeats the one before, so a case that needs luck has it each time on one machine, and on
+    another never. What holds for several noises does not hang on that.
+    """
+    if not noise:
+        return []
+    return [
+        f"for ((i = 0; i < {37 * noise}; i++)); do /bin/true; done",
+        f"for ((i = 0; i < {11 * noise}; i++)); do head -c $((i * 7777)) /dev/zero >/tmp/noise$i; done",
+        f"for ((i = 0; i < {11 * noise}; i += 2)); do rm /tmp/noise$i; done",
+    ]
+
+
+def script(
+    topics: Collection[Topic], kind: str, place: pathlib.Path, only: Collection[str] = (), noise: int = 0
+) -> str:
     """What the guest runs: the kernel's own runner, over the topics' directories or over the scripts named."""
-    lines = ["#!/bin/bash", *(topic.prepare for topic in topics if topic.prepare)]
+    lines = ["#!/bin/bash", *disturbed(noise), *(topic.prepare for topic in topics if topic.prepare)]
     have = [line.partition(":") for line in (place / "kselftest-list.txt").read_text().split()]
     if only:
         words = [f"-t {directory}:{name}" for directory, _, name in (path.rpartition("/") for path in only)]
@@ -76,6 +93,7 @@ def judge(
     place: pathlib.Path,
     kernels: Mapping[str, pathlib.Path],
     only: Collection[str] = (),
+    noise: int = 0,
 ) -> None:
     """Run the selftests of topics of a flavour and count each case."""
     kind = what.kind
@@ -83,7 +101,7 @@ def judge(
     without = {} if only else left_out(topics, kind)
     text = BUILD / f"selftests-{what.name}.sh"
     text.parent.mkdir(exist_ok=True)
-    text.write_text(script(topics, kind, place, only))
+    text.write_text(script(topics, kind, place, only, noise))
     guest.root()
     say(
         "; ".join(
