@@ -154,6 +154,24 @@ def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
     }
 
 
+def test_kunit_py_has_a_place_for_its_verdicts_in_a_fresh_clone(tmp_path, monkeypatch):
+    found = base.Base("Linux", tmp_path, "")
+    monkeypatch.setattr(kunit, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(kunit, "suites", lambda _: ["net/.kunitconfig"])
+    monkeypatch.setattr(kunit, "kunit_place", lambda *_: tmp_path)
+    monkeypatch.setattr(kernel, "checkout", lambda *_: None)
+    monkeypatch.setattr(kernel, "commits", lambda _: {"patched": ""})
+
+    def run_kunit(*_, verdicts, **settings):
+        verdicts.write_text('{"sub_groups": [{"name": "queue", "test_cases": [{"name": "one", "status": "PASS"}]}]}')
+        return subprocess.CompletedProcess([], 0, "")
+
+    monkeypatch.setattr(kunit, "run_kunit", run_kunit)
+    tally = util.Tally()
+    kunit.kunit(found, tally)
+    assert (tally.passed, tally.failed) == (1, 0)
+
+
 def test_a_file_that_comes_and_goes_is_found(tested):
     repo = tree.TREE
     commit(repo, "net/helper.c", "int x;\n" * 20, "NET: add a helper")
