@@ -11,6 +11,7 @@ import functools
 import os
 import pathlib
 import queue
+import random
 import re
 import signal
 import struct
@@ -28,7 +29,8 @@ SICK = re.compile(
 )
 
 CPUS: queue.SimpleQueue[int] = queue.SimpleQueue()
-for number in os.sched_getaffinity(0):
+# In any order, so that two testbeds at once do not both begin with the same one.
+for number in random.sample(sorted(os.sched_getaffinity(0)), len(os.sched_getaffinity(0))):
     CPUS.put(number)
 
 
