@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 # In a guest with the package of modules: are they what is loaded, and is any module of other sources refused?
-kernel=/lib/modules/$(uname -r)
-own=$kernel/kernel
-ours=$kernel/updates/dkms
+ours=/lib/modules/$(uname -r)/updates/dkms
+# Where dkms keeps the kernel's own while the package is there.
+own=$(echo /var/lib/dkms/*/original_module/"$(uname -r)"/x86_64)
 
 # check NAME COMMAND…
 check() {
@@ -19,7 +19,7 @@ unload() {
 	! grep -q '^sunrpc ' /proc/modules
 }
 
-# The module's file, and that it is loaded: its build id is that of the file.
+# It is loaded, and modprobe took the package's file: only that is marked as not of the kernel's tree.
 loaded() {
 	modprobe "$1" && [[ $(modinfo -F filename "$1") == "$ours/$1.ko"* ]] &&
 		[[ $(</sys/module/"$1"/taint) == *O* ]]
@@ -32,12 +32,11 @@ refused() {
 }
 
 kernels_nfsd_is_refused() {
-	modprobe lockd && modprobe auth_rpcgss && modprobe nfs_acl && modprobe nfs_localio
-	refused "$own"/fs/nfsd/nfsd.ko.xz
+	modprobe lockd && modprobe auth_rpcgss && refused "$own"/nfsd.ko.xz
 }
 
 ours_is_refused() {
-	unload && insmod "$own"/net/sunrpc/sunrpc.ko.xz && refused "$ours"/lockd.ko.xz
+	unload && insmod "$own"/sunrpc.ko.xz && refused "$ours"/lockd.ko.xz
 }
 
 for module in sunrpc auth_rpcgss rpcrdma lockd nfsd nfsv4; do

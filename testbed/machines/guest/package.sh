@@ -6,10 +6,12 @@ root=$2
 
 # The files that a package of modules could leave behind, and what is in them.
 traces() {
-	(cd "$root" && find usr/lib/modules usr/src boot etc var/lib/dkms \( -type f -o -type l \) |
-		sort | while read -r file; do
-			if [ -h "$file" ]; then echo "$file -> $(readlink "$file")"; else sha256sum "$file"; fi
-		done)
+	(
+		cd "$root"
+		where=(usr/lib/modules usr/src boot etc var/lib/dkms)
+		find "${where[@]}" -type f -print0 | xargs -0 sha256sum
+		find "${where[@]}" -type l -printf '%p -> %l\n'
+	) | sort -k 2
 }
 
 apt() {
