@@ -14,7 +14,7 @@ from .machines import shell as machine
 from .report import documents, results
 from .report import figures as quoted
 from .series import base, dkms, post, topics, tree
-from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
+from .suites import check, conformance, kunit, lint, litmus, mutants, package, selftests
 from .util import BUILD, ROOT, Fail, Tally, cache, read_junit, say
 
 Arguments = argparse.Namespace
@@ -148,6 +148,10 @@ TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and s
 def test(args: Arguments) -> int:
     """everything that is tested; ends with "N passed, N failed\""""
     tally = Tally()
+    if args.kind == package.KIND:
+        only = selftests.named(args.only, args.kind)[1] if args.only else []
+        package.package(base.find(), tally, only, args.noise)
+        return tally.close(None if only else BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
     if args.only:
         of, scripts = selftests.named(args.only, args.kind)
         found = base.find()

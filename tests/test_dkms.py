@@ -6,7 +6,9 @@ import pytest
 from conftest import Fail, commit, topic
 
 from testbed import util
+from testbed.machines import debian
 from testbed.series import base, dkms, topics, tree
+from testbed.suites import package
 
 SVC = """void svc_recv(void) { trace_svc_recv(); }
 EXPORT_SYMBOL_GPL(svc_recv);
@@ -107,3 +109,28 @@ def test_symbols_without_a_name_of_their_own_are_refused(tmp_path):
     (tmp_path / "svc.c").write_text("void svc_recv(void) { trace_svc_recv(); }\nEXPORT_SYMBOL_GPL(svc_recv);\n")
     with pytest.raises(Fail, match="modules could not be told apart"):
         dkms.renamed(tmp_path, "0")
+
+
+def test_what_purging_leaves_is_named():
+    before = "0 usr/lib/modules/7/modules.dep\n1 etc/passwd\n"
+    assert package.traces(before, before + "2 var/lib/dkms/mok.key\n3 var/lib/dkms/mok.pub\n") == ""
+    assert "+2 usr/src/ours.c" in package.traces(before, before + "2 usr/src/ours.c\n")
+    assert "-0 usr/lib/modules/7/modules.dep" in package.traces(before, before.replace("0", "7"))
+
+
+def test_only_the_refusal_that_is_documented_counts():
+    refusal = "Error! The ... knfsd-queue/1 module includes a BUILD_EXCLUSIVE directive which\ndoes not match this kernel"
+    assert not package.refused(refusal.replace("\n", " "))
+    assert package.refused("Building module(s).... done.")
+    assert package.refused("")
+
+
+def test_a_module_that_was_not_built_is_named(tmp_path):
+    machine = debian.Machine(tmp_path, "7")
+    (tmp_path / "make.log").write_text("svc.c: error: no\n")
+    where = machine.root("patched") / "usr/lib/modules/7/updates/dkms"
+    where.mkdir(parents=True)
+    (where / "lockd.ko.xz").touch()
+    package.built(machine, "lockd")
+    with pytest.raises(Fail, match="no nfsd.ko(?s:.*)svc.c: error: no"):
+        package.built(machine, "nfsd")

@@ -204,7 +204,8 @@ def test_what_is_left_out_need_not_fail_on_base(filled, place):
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
     (place / "topics/two/fails-on-base.x86").write_text("rdma.sh: a case\n")
     found = topics.series()
-    assert suites.left_out(found, "x86") == {"slow.sh": "it is slow"}
+    assert suites.left_out(found, "x86") == suites.left_out(found, "debian") == {"slow.sh": "it is slow"}
+    assert suites.left_out(found, "debug") == {"rdma.sh": "no device"}
     assert suites.fails_on_base(found, "x86") == {"fast.sh: a case: with a colon", "rdma.sh: a case"}
     assert suites.fails_on_base(found, "sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 

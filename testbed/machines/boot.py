@@ -46,7 +46,8 @@ def machine(
     root: pathlib.Path | None = None,
 ) -> Iterator[tuple[list[str], list[int]]]:
     """(the command line that is the guest, the descriptors it needs); it is run within the context and in `results`."""
-    root = root or guest.root()
+    # A kernel of Debian's lies in the root that it is booted with.
+    root = root or (image.parent.parent if image.parent.name == "boot" else guest.root())
     if not kernel.for_qemu(kind):
         uml.links(root, script, results)
         yield uml.command(image, simulated, words), []

@@ -32,6 +32,11 @@ NOTHING: Mapping[str, str] = {}
 STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 
 
+def place(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
+    """Where the root with packages beyond PACKAGES is, once it has been made."""
+    return cache() / "guest" / digest(SUITE, " ".join([*PACKAGES, *more]), STAGE1)
+
+
 def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     """The guest's root directory, made if it is not there; with packages beyond PACKAGES it is another one.
 
@@ -39,13 +44,12 @@ def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     can be deleted by plain rm; the guest sees those files as its root's own.
     """
     packages = [*PACKAGES, *more]
-    key = digest(SUITE, " ".join(packages), STAGE1)
-    place = cache() / "guest" / key
+    made = place(more)
     with lock("guest"):
-        if not place.is_dir():
+        if not made.is_dir():
             need_space(cache(), 1.5, "the guest's root")
             say(f"making the guest's root ({SUITE}, {', '.join(packages)})")
-            tarball = cache() / "guest" / f"{key}.tar"
+            tarball = made.with_suffix(".tar")
             with whole(tarball) as part:
                 run(
                     "mmdebstrap",
@@ -57,15 +61,20 @@ def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
                     SUITE,
                     part,
                     host.mirror(),
-                    log=cache() / "guest" / f"{key}.log",
+                    log=made.with_suffix(".log"),
                     env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")},
                 )
-            with whole(place) as part:
-                part.mkdir()
-                run("tar", "-xf", tarball, "-C", part, "--exclude=./dev/*", "--no-same-owner")
-                for point in ("host", "results"):
-                    (part / point).mkdir()
-                (part / "guest-init").write_bytes(STAGE1.read_bytes())
-                (part / "guest-init").chmod(0o755)
+            with whole(made) as part:
+                unpack(tarball, part)
             tarball.unlink()
-    return place
+    return made
+
+
+def unpack(tarball: pathlib.Path, made: pathlib.Path) -> None:
+    """A Debian root as a directory that a guest can be booted from."""
+    made.mkdir()
+    run("tar", "-xf", tarball, "-C", made, "--exclude=./dev/*", "--no-same-owner")
+    for point in ("host", "results"):
+        (made / point).mkdir()
+    (made / "guest-init").write_bytes(STAGE1.read_bytes())
+    (made / "guest-init").chmod(0o755)

@@ -100,7 +100,7 @@ def everything(kind: str = "check") -> Flavour:
 
 def for_qemu(kind: str) -> bool:
     """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
-    return "uml" not in KINDS[kind]
+    return "uml" not in KINDS.get(kind, ())
 
 
 def simulated(kind: str) -> bool:

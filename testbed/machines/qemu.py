@@ -47,12 +47,17 @@ def command(
     words: Sequence[object] = (),
     terminal: bool = False,
 ) -> list[str]:
-    """The command line. With `terminal`, ours is the guest's: Ctrl-C is a character, and results/console has it all."""
+    """The command line. With `terminal`, ours is the guest's: Ctrl-C is a character, and results/console has it all.
+
+    A kernel of Debian's, vmlinuz-X, has its initial RAM disk beside it, as initrd.img-X.
+    """
+    ram_disk = kernel.with_name(kernel.name.replace("vmlinuz-", "initrd.img-"))
     line = [
         "console=ttyS0",
         "nokaslr",
         f"memmap={PMEM}",
         "root=root",
+        *(["boot=share"] if ram_disk != kernel else []),
         "rootfstype=9p",
         "ro",
         "init=/guest-init",
@@ -88,6 +93,7 @@ def command(
             *serial,
             "-kernel",
             kernel,
+            *(["-initrd", ram_disk] if ram_disk != kernel else []),
             "-append",
             " ".join(str(w) for w in line),
             *share("root", root),

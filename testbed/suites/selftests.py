@@ -15,18 +15,20 @@ from ..series.topics import Topic, listed
 from ..util import BUILD, Fail, Tally, bar, say
 
 # Seconds of real time for a whole boot; for one script, of the guest's time.
-LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800}
-TIMEOUT = {"sim": 300, "debug": 300, "x86": 900}
+LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800}
+TIMEOUT = {"sim": 300, "debug": 300, "x86": 900, "debian": 900}
 # A kernel that looks for faults has none to compare with.
 KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
+# What a kind's machine cannot do, another's cannot either.
+LIKE = {"debug": "sim", "debian": "x86"}
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
 def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
-    """{script: why it is not run on this kind of machine}; kinds with simulated time leave out the same."""
-    kind = "sim" if kernel.simulated(kind) else kind
+    """{script: why it is not run on this kind of machine}"""
+    kinds = (kind, LIKE.get(kind, kind))
     words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
-    return {script: why for where, script, why in words if where == kind}
+    return {script: why for where, script, why in words if where in kinds}
 
 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+# What mmdebstrap runs for a Debian machine that gets a package of modules, with the root as $2.
+set -e
+root=$2
+
+# The files that a package of modules could leave behind, and what is in them.
+traces() {
+	(
+		cd "$root"
+		where=(usr/lib/modules usr/src boot etc var/lib/dkms)
+		find "${where[@]}" -type f -print0 | xargs -0 sha256sum
+		find "${where[@]}" -type l -printf '%p -> %l\n'
+	) | sort -k 2
+}
+
+apt() {
+	DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get -y "$@"
+}
+
+case $1 in
+# Before the kernel is there: what its initial RAM disk has to do.
+initramfs)
+	mkdir -p "$root"/etc/initramfs-tools/{conf.d,scripts} "$root"/usr/share/initramfs-tools/modules.d
+	echo MODULES=list >"$root"/etc/initramfs-tools/conf.d/testbed
+	printf '%s\n' virtio_pci 9pnet_virtio 9p >"$root"/usr/share/initramfs-tools/modules.d/testbed
+	# The kernel's command line says boot=share.
+	cat >"$root"/etc/initramfs-tools/scripts/share <<-'END'
+		mountroot() {
+			modprobe 9pnet_virtio
+			modprobe 9p
+			mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=262144 root "$rootmnt"
+		}
+	END
+	;;
+# With all of it there: install the package $3, keep the root as it is then and what was said in $4, and purge it.
+package)
+	package=$3
+	out=$4
+	traces >"$out"/before
+	cp "$package" "$root"/tmp/package.deb
+	apt --no-install-recommends install /tmp/package.deb >"$out"/install.log 2>&1 || { cat "$out"/install.log; exit 1; }
+	rm "$root"/tmp/package.deb
+	cat "$root"/var/lib/dkms/*/*/*/*/log/make.log >"$out"/make.log
+	module=$(basename "$(dirname "$root"/usr/src/*/dkms.conf)")
+	headers=$(echo "$root"/usr/src/linux-headers-*-amd64)
+	chroot "$root" dkms build "${module%-*}/${module##*-}" -k 6.12.0-amd64 --kernelsourcedir "${headers#"$root"}" \
+		>"$out"/other.log 2>&1 && exit 1
+	tar -C "$root" --one-file-system -cf "$out"/patched.tar .
+	name=$(dpkg-deb -f "$package" Package)
+	apt purge "$name" >"$out"/purge.log 2>&1 || { cat "$out"/purge.log; exit 1; }
+	traces >"$out"/after
+	;;
+esac
