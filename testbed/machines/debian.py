@@ -38,9 +38,8 @@ HOOK = pathlib.Path(__file__).with_name("guest") / "package.sh"
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The roots and what was seen while the package was installed and purged."""
+    """The roots, and what was seen while the package was installed and purged."""
 
-    # Names, digests and targets of what a package of modules could leave: `before` it, and `after` it was purged.
     place: pathlib.Path
     kernel: str
 
@@ -52,7 +51,7 @@ class Machine:
         return self.root(name) / "boot" / f"vmlinuz-{self.kernel}"
 
     def said(self, name: str) -> str:
-        """What a step of package.sh left: before, after, install.log, make.log, purge.log."""
+        """What guest/package.sh left: the files before and after, install.log, make.log, other.log, purge.log."""
         return (self.place / name).read_text(errors="replace")
 
 

@@ -59,7 +59,8 @@ def traces(before: str, after: str) -> str:
 def modules(tally: Tally, machine: debian.Machine) -> None:
     """Which modules are loaded, and that those of other sources are refused."""
     results = BUILD / "package"
-    tally.run("the guest with the package is healthy", boot.boot, machine.image("patched"), SCRIPT, results, LIMIT, KIND)
+    image = machine.image("patched")
+    tally.run("the guest with the package is healthy", boot.boot, image, SCRIPT, results, LIMIT, KIND)
     said = results / "ktap"
     cases = selftests.ktap(said.read_text()) if said.is_file() else {}
     tally.that("the guest looked at the modules", "" if cases else f"no check was made; see {results}/console")
