@@ -13,7 +13,8 @@ import re
 import tempfile
 from collections.abc import Iterable
 
-from ..util import ROOT, TREE, Fail, digest, lock, remove, say
+from ..util import ROOT, TREE, Fail, digest, lane, lock, remove, say
+from . import lane as lanes
 from . import topics as store
 from .base import Base, git
 from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
@@ -126,7 +127,10 @@ def refused(repo: pathlib.Path, said: str) -> str:
             (repo / rej).unlink()
         text += [
             said.rstrip(),
-            "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base.",
+            "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."
+            if not lane()
+            else f"Port it to this kernel: a .diff in the topic's lts-{lane()}/, or `without` there "
+            "(docs/contributors.md).",
         ]
     git(repo, "am", "--abort", check=False)
     git(repo, "reset", "-q", "--hard")
@@ -218,11 +222,8 @@ def topic_commits() -> list[tuple[str, str]]:
     return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in out.splitlines())]
 
 
-def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
-    """Write what the tree holds below the directory `target` as topics/ has it.
-
-    Returns {topic: its cover letter's (subject, letter)}.
-    """
+def by_topic() -> list[tuple[str, str, list[str]]]:
+    """[(the topic's first commit, its name, [commit of a patch])] of the tree."""
     topics: list[tuple[str, str, list[str]]] = []
     for commit, subject in topic_commits():
         if subject.startswith(MARK):
@@ -233,8 +234,21 @@ def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
             )
         else:
             topics[-1][2].append(commit)
+    return topics
+
+
+def lane_files() -> dict[pathlib.Path, str]:
+    """{file: text} of what the lane's tree makes of the topics' directories of the lane."""
+    return lanes.export({name: commits for _, name, commits in by_topic()}, FORMAT)
+
+
+def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
+    """Write what the tree holds below the directory `target` as topics/ has it.
+
+    Returns {topic: its cover letter's (subject, letter)}.
+    """
     covers = {}
-    for mark, name, commits in topics:
+    for mark, name, commits in by_topic():
         if not re.fullmatch(NAME, name) or name in covers:
             raise Fail(f"tree/: `{MARK}{name}`: a topic's name is of a-z, 0-9 and -, and stands once")
         if not commits:
@@ -325,12 +339,15 @@ def export() -> None:
                 "`make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them "
                 "from there"
             )
-        with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
-            new = pathlib.Path(place)
-            covers = write_patches(new)
-            agreed(covers)
-            replace(new, covers)
-        write_order(covers)
+        if lane():
+            lanes.write(lane_files())
+        else:
+            with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
+                new = pathlib.Path(place)
+                covers = write_patches(new)
+                agreed(covers)
+                replace(new, covers)
+            write_order(covers)
         write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
         say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
 
@@ -374,10 +391,13 @@ def check_exported() -> None:
         )
     if untouched(was):
         return say("tree/ holds nothing that topics/ does not")
-    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
-        new = pathlib.Path(place)
-        names = list(write_patches(new))
-        differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
+    if lane():
+        differ = [str(path.relative_to(store.TOPICS)) for path in lanes.differ(lane_files())]
+    else:
+        with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+            new = pathlib.Path(place)
+            names = list(write_patches(new))
+            differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
     if differ:
         raise Fail(
             "tree/ holds commits that topics/ does not; `make export` writes:\n"
