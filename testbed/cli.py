@@ -18,6 +18,9 @@ from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, lane, read_junit, say
 
 Arguments = argparse.Namespace
+# What has a meaning in a lane (LTS=).
+LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "test", "kunit", "shell", "gdb",
+                 "bench", "record", "results", "clean")
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
 
 
@@ -269,8 +272,11 @@ def main() -> None:
         for names, settings in options:
             one.add_argument(*names, **settings)
     args = parser.parse_args()
+    name = next(name for name, (function, _) in COMMANDS.items() if function is args.function)
     try:
         base.package()
+        if lane() and name not in LANE_COMMANDS:
+            raise Fail(f"{name} is for the series itself; with LTS= there are: {', '.join(LANE_COMMANDS)}")
         sys.exit(args.function(args))
     except Fail as fail:
         sys.exit(f"testbed: {fail}")

@@ -82,7 +82,7 @@ def test_a_patch_that_is_not_mentioned_is_named(lane, place):
     tree.export()
     series = here(place) / "series"
     series.write_text(series.read_text().replace("0001-NET-spell-three.patch\n", ""))
-    with pytest.raises(Fail, match="one/lts-6.12/series: says nothing of 0001-NET-spell-three.patch: add its name, or "):
+    with pytest.raises(Fail, match="lts-6.12/series: says nothing of 0001-NET-spell-three.patch: add its name, or"):
         store.series()[0].patches  # noqa: B018
 
 
@@ -131,6 +131,13 @@ def test_an_unknown_lane_is_one_line(name):
     done = subprocess.run([sys.executable, "-m", "testbed", "tree"], env={**os.environ, "LTS": name}, cwd=ROOT,
                           capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, f"testbed: LTS={name}: there is no such lane; there are: 6.12\n")
+
+
+def test_a_command_of_the_series_itself_is_refused():
+    done = subprocess.run([sys.executable, "-m", "testbed", "dkms"], env={**os.environ, "LTS": "6.12"}, cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("testbed: dkms is for the series itself; with LTS= there")
+    assert done.stderr.count("\n") == 1
 
 
 def test_every_lane_says_something_of_every_patch_of_its_topics():

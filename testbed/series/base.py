@@ -149,8 +149,9 @@ def from_package() -> Base:
                 say(f"the Debian mirror could not be reached; using {wanted.name} {have} from the cache")
             else:
                 raise Fail(
-                    f"the Debian mirror of this machine could not be reached, and no {wanted.name} is in the cache: check "
-                    f"the network and `apt-get update`, or give a kernel tree of your own with KSRC=/path\n{apt}"
+                    "the Debian mirror of this machine could not be reached, and no "
+                    f"{wanted.name} is in the cache: check the network and `apt-get update`, or give a kernel tree of "
+                    f"your own with KSRC=/path\n{apt}"
                 )
     repo = cache() / "base" / f"{wanted.name}_{have}"
     commit = git(repo, "rev-parse", "base").stdout.strip()
@@ -197,9 +198,9 @@ def candidate(wanted: Package) -> tuple[list[str] | str, str | None]:
     if not found:
         others = run("apt-cache", *apt, "search", "--names-only", "^linux-source-[0-9]").stdout
         raise Fail(
-            f"the Debian mirror of this machine has no {wanted.name} in {wanted.suite}: a release disappears from the archive "
-            f"when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own with "
-            "KSRC=/path"
+            f"the Debian mirror of this machine has no {wanted.name} in {wanted.suite}: a release disappears from the "
+            f"archive when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own "
+            "with KSRC=/path"
         )
     return apt, found[1]
 

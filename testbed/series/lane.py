@@ -9,14 +9,15 @@ import tempfile
 from ..util import TREE, Fail, cache, lane, remove
 from . import topics as store
 from .base import git
-from .topics import Lane, Topic, subject_of
+from .topics import Lane, subject_of
 
 COMMENT = "# The patches of ../patches that this kernel has; where one differs, the .diff of its name says how.\n"
 
 
 def export(commits: dict[str, list[str]], options: list[str]) -> dict[pathlib.Path, str]:
     """{file: text} of the lane's directories, as commits {topic: [commit]} of the tree have them."""
-    every, found = {topic.name: topic for topic in store.everything()}, {}
+    every = {topic.name: topic for topic in store.everything()}
+    found: dict[pathlib.Path, str] = {}
     for name, made in commits.items():
         if name not in every:
             raise Fail(f"{TREE.name}: there is no topic {name}: a lane has only what topics/ has")
@@ -90,7 +91,7 @@ def gives(text: str, commit: str) -> bool:
 
 
 def alike(theirs: str, mine: str, same_words: bool) -> str:
-    """`mine` with what says nothing taken from `theirs`: places in files, names of blobs, and a message that is equal."""
+    """`mine`, with what says nothing taken from `theirs`: places in files, names of blobs, an equal message."""
     head, files = sections(mine)
     other_head, others = sections(theirs)
     found = [other_head if same_words else head]

@@ -23,7 +23,10 @@ LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
 def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
-    """{script: why it is not run on this kind of machine, or in this lane}; kinds with simulated time leave out the same."""
+    """{script: why it is not run on this kind of machine, or in this lane}.
+
+    Kinds with simulated time leave out the same.
+    """
     here = {"sim" if kernel.simulated(kind) else kind, f"lts-{lane()}"}
     words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
     return {script: why for where, script, why in words if where in here}
