@@ -31,10 +31,16 @@ def shown() -> list[str]:
     return list(dict.fromkeys(name for topic in series() for name in topic.readme))
 
 
-def headline(name: str) -> str:
-    """The first table of a recorded result."""
+def headline(name: str, version: str = "") -> str:
+    """The first table of a recorded result, of the series or of a lane."""
     experiment = experiments.find(name)
-    return markdown(experiment.kind.metrics(experiment, read(experiment.recorded))[0])
+    result = in_lane(experiment, version) if version else experiment.recorded
+    return markdown(experiment.kind.metrics(experiment, read(result))[0])
+
+
+def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
+    """Where a lane's recorded result is."""
+    return experiment.topic.lane(version).results / experiment.recorded.name
 
 
 def topics() -> str:
@@ -74,7 +80,14 @@ def upstream() -> str:
 
 def parts() -> dict[str, dict[str, Part]]:
     """{document: {mark: what makes the part}}"""
+    lanes = {
+        f"{name}-{version}": functools.partial(headline, name, version)
+        for version in LANES
+        for name in shown()
+        if in_lane(experiments.find(name), version).is_file()
+    }
     return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
+            "docs/administrators.md": dict(lanes),
             "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
 
 

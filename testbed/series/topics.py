@@ -107,7 +107,7 @@ class Topic:
     @property
     def results(self) -> pathlib.Path:
         """Where what is recorded is kept."""
-        return (self.lane(lane()).home if lane() else self.home) / "results"
+        return self.lane(lane()).results if lane() else self.home / "results"
 
     @property
     def own(self) -> tuple[pathlib.Path, ...]:
@@ -173,6 +173,11 @@ class Lane:
 
     def __bool__(self) -> bool:
         return (self.home / "series").is_file()
+
+    @property
+    def results(self) -> pathlib.Path:
+        """Where what is recorded on this kernel is kept."""
+        return self.home / "results"
 
     @property
     def lines(self) -> list[tuple[str, str]]:
