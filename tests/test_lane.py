@@ -74,7 +74,7 @@ def test_the_series_itself_is_as_it_was(lane, place, monkeypatch):
 
 
 def test_work_in_the_lanes_tree_is_not_lost(lane, place):
-    with pytest.raises(Fail, match=r"tree/ holds commits that topics/ does not.*\n  topics/one/lts-6.12/"):
+    with pytest.raises(Fail, match=r"tree-6.12/ holds commits that topics/ does not.*\n  topics/one/lts-6.12/"):
         tree.check_exported()
 
 
