@@ -337,8 +337,8 @@ def export() -> None:
         if queue_digest() != was["digest"]:
             raise Fail(
                 f"the patches have changed since {TREE.name}/ was made (a pull, a checkout): exporting would undo "
-                "that. `make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them "
-                "from there"
+                "that. `make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick "
+                "them from there"
             )
         if lane():
             lanes.write(lane_files())
