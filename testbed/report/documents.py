@@ -87,7 +87,7 @@ def parts() -> dict[str, dict[str, Part]]:
         if in_lane(experiments.find(name), version).is_file()
     }
     return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
-            "docs/administrators.md": dict(lanes),
+            **({"docs/administrators.md": dict(lanes)} if lanes else {}),
             "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
 
 
