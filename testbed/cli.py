@@ -15,9 +15,12 @@ from .report import documents, results
 from .report import figures as quoted
 from .series import base, dkms, post, topics, tree
 from .suites import check, conformance, kunit, lint, litmus, mutants, package, selftests
-from .util import BUILD, ROOT, Fail, Tally, cache, read_junit, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, cache, lane, read_junit, say
 
 Arguments = argparse.Namespace
+# What has a meaning in a lane (LTS=).
+LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "test", "kunit", "shell", "gdb",
+                 "bench", "record", "results", "clean")
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
 
 
@@ -166,14 +169,16 @@ def test(args: Arguments) -> int:
             kunit.kunit(found, tally, kind=args.kind)
         selftests.selftests(found, tally, args.kind, noise=args.noise)
         return tally.close(BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
-    own_tests(tally)
-    lint.lint(tally)
-    tally.run("tree/ holds nothing that topics/ does not", tree.check_exported)
+    parts: list[Callable[[base.Base, Tally], None]] = [check.applies, kunit.kunit, selftests.selftests, results.figures]
+    if not lane():
+        # These are of the testbed, or of patches that a lane has none of its own of.
+        parts = [check.check, kunit.kunit, selftests.selftests, results.quoted, results.figures]
+        own_tests(tally)
+        lint.lint(tally)
+    tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     of_all = tally.run("a base is found", base.find)
     if of_all:
         say(f"the base is {of_all.name}")
-        parts: list[Callable[[base.Base, Tally], None]] = [check.check, kunit.kunit, selftests.selftests,
-                                                           results.quoted, results.figures]
         for what in parts:
             tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, of_all, tally)
     return tally.close(BUILD / "junit.xml")
@@ -271,7 +276,11 @@ def main() -> None:
         for names, settings in options:
             one.add_argument(*names, **settings)
     args = parser.parse_args()
+    name = next(name for name, (function, _) in COMMANDS.items() if function is args.function)
     try:
+        base.package()
+        if lane() and name not in LANE_COMMANDS:
+            raise Fail(f"{name} is for the series itself; with LTS= there are: {', '.join(LANE_COMMANDS)}")
         sys.exit(args.function(args))
     except Fail as fail:
         sys.exit(f"testbed: {fail}")

@@ -13,8 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build"
-TREE = ROOT / "tree"
+
+
+def lane() -> str:
+    """What LTS= names: the long-term kernel that a lane of the series is for; "" for the series itself."""
+    return os.environ.get("LTS", "")
+
+
+# A lane has its own, so that neither takes the other's kernels or work for its own.
+BUILD = ROOT / "build" / lane()
+TREE = ROOT / ("tree-" + lane()).rstrip("-")
 
 P = ParamSpec("P")
 T = TypeVar("T")

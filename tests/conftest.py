@@ -18,6 +18,7 @@ MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("KSRC", raising=False)
+    monkeypatch.delenv("LTS", raising=False)
 
 
 @pytest.fixture

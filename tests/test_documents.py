@@ -10,7 +10,7 @@ from conftest import Fail
 from testbed import cli, util
 from testbed.machines import kernel
 from testbed.report import documents, figures
-from testbed.series import topics
+from testbed.series import base, topics
 
 DOCS = [util.ROOT / "README.md", util.ROOT / "CONTRIBUTING.md", *sorted((util.ROOT / "docs").glob("*.md"))]
 REFERENCE = (util.ROOT / "docs/reference.md").read_text()
@@ -94,6 +94,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
         "mutants",
         "experiments",
         "results",
+        *(f"lts-{version}" for version in base.PACKAGES if version),
     }
     for topic in topics.series():
         for path in topic.home.iterdir():

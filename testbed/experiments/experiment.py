@@ -108,7 +108,7 @@ class Experiment:
     @property
     def recorded(self) -> pathlib.Path:
         """Where its recorded result is kept."""
-        return self.topic.home / "results" / f"{self.name}.json"
+        return self.topic.results / f"{self.name}.json"
 
     @property
     def place(self) -> pathlib.Path:

@@ -120,7 +120,7 @@ def header(experiment: Experiment) -> str:
 
 def present() -> Base | None:
     """The base, if it can be had without fetching anything."""
-    if os.environ.get("KSRC") or bases.newest_have(f"linux-source-{bases.SERIES}"):
+    if os.environ.get("KSRC") or bases.newest_have(bases.package()):
         return bases.find()
     return None
 

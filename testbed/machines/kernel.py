@@ -76,14 +76,14 @@ def flavours(kind: str = "sim") -> dict[Flavour, list[Topic]]:
     """{flavour: [topics]}: topics with the same fragments share kernels; one that has none uses the first group's."""
     topics = store.series()
     asked = {
-        topic.name: tuple(one.config for one in store.closure(topics, topic.name) if one.config) for topic in topics
+        topic.name: tuple(path for one in store.closure(topics, topic.name) for path in one.configs) for topic in topics
     }
     first = next((configs for configs in asked.values() if configs), ())
     groups: dict[tuple[pathlib.Path, ...], list[Topic]] = {}
     for topic in topics:
         groups.setdefault(asked[topic.name] or first, []).append(topic)
     return {
-        Flavour(kind, "" if configs == first else configs[-1].parent.name, configs): found
+        Flavour(kind, "" if configs == first else configs[-1].relative_to(store.TOPICS).parts[0], configs): found
         for configs, found in groups.items()
     }
 
@@ -95,7 +95,7 @@ def flavour(topic: str, kind: str = "sim") -> Flavour:
 
 def everything(kind: str = "check") -> Flavour:
     """The flavour of COMPILED with every topic's options and every KUnit test."""
-    return Flavour(kind, "", tuple(topic.config for topic in store.series() if topic.config))
+    return Flavour(kind, "", tuple(path for topic in store.series() for path in topic.configs))
 
 
 def for_qemu(kind: str) -> bool:

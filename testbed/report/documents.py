@@ -7,11 +7,13 @@ from collections.abc import Callable
 
 from ..experiments import experiment as experiments
 from ..experiments.run import read
+from ..series.base import PACKAGES
 from ..series.topics import everything, series, subject_of
-from ..util import ROOT, Fail
+from ..util import ROOT, Fail, lane, say
 from .tables import markdown, table
 
 Part = Callable[[], str]
+LANES = [version for version in PACKAGES if version]
 
 
 def between(text: str, name: str, new: str | None = None) -> str:
@@ -29,19 +31,28 @@ def shown() -> list[str]:
     return list(dict.fromkeys(name for topic in series() for name in topic.readme))
 
 
-def headline(name: str) -> str:
-    """The first table of a recorded result."""
+def headline(name: str, version: str = "") -> str:
+    """The first table of a recorded result, of the series or of a lane."""
     experiment = experiments.find(name)
-    return markdown(experiment.kind.metrics(experiment, read(experiment.recorded))[0])
+    result = in_lane(experiment, version) if version else experiment.recorded
+    return markdown(experiment.kind.metrics(experiment, read(result))[0])
+
+
+def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
+    """Where a lane's recorded result is."""
+    return experiment.topic.lane(version).results / experiment.recorded.name
 
 
 def topics() -> str:
-    """The README's list of topics; what is parked is in it, too."""
+    """The README's list of topics; what is parked is in it, too, and how many patches each lane has."""
     rows = []
     for topic in everything():
         name, before = f"[{topic.name}](topics/{topic.name})", ", ".join(topic.depends_on) or "nothing"
-        rows.append([name, "parked" if topic.parked else state(topic.state), len(topic.patches), topic.subject, before])
-    return table(["topic", "state", "patches", "subject", "depends on"], rows, left=(0, 1, 3, 4))
+        said = "parked" if topic.parked else state(topic.state)
+        lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
+        rows.append([name, said, len(topic.own), *lanes, topic.subject, before])
+    heads = ["topic", "state", "patches", *(f"for {version}" for version in LANES), "subject", "depends on"]
+    return table(heads, rows, left=(0, 1, len(heads) - 2, len(heads) - 1))
 
 
 def state(said: str) -> str:
@@ -60,7 +71,7 @@ def upstream() -> str:
     """Which patches other trees have, or may have, under a subject of their own."""
     rows = []
     for topic in series():
-        subjects = [subject_of(path) for path in topic.patches]
+        subjects = [subject_of(path) for path in topic.own]
         for ours, theirs in topic.upstream.items():
             where = subjects.index(ours) + 1 if ours in subjects else "gone"
             rows.append([topic.name, where, ours, theirs if theirs != ours else "the same"])
@@ -69,7 +80,14 @@ def upstream() -> str:
 
 def parts() -> dict[str, dict[str, Part]]:
     """{document: {mark: what makes the part}}"""
+    lanes = {
+        f"{name}-{version}": functools.partial(headline, name, version)
+        for version in LANES
+        for name in shown()
+        if in_lane(experiments.find(name), version).is_file()
+    }
     return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
+            **({"docs/administrators.md": dict(lanes)} if lanes else {}),
             "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
 
 
@@ -84,6 +102,8 @@ def stale() -> list[str]:
 
 def splice() -> None:
     """Bring every part of every document up to date."""
+    if lane():
+        return say("what the documents show of a lane is brought up to date by `make export` without LTS=")
     for name, made in parts().items():
         path: pathlib.Path = ROOT / name
         text = path.read_text()

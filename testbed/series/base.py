@@ -2,8 +2,8 @@
 """The base: the kernel the series is applied to, as a git repository of our own in the cache.
 
 It comes from KSRC=/path, a clean git tree of the user's, whose objects are borrowed (`git clone --shared`) and which is
-never written to; or else from the newest linux-source package of the series in SERIES that the machine's Debian mirror
-offers. The repository's working tree is the testbed's: kernels are built and patches are checked there.
+never written to; or else from the newest linux-source package that the machine's Debian mirror offers of the kernel
+series in PACKAGES. The repository's working tree is the testbed's: kernels are built and patches are checked there.
 """
 
 import dataclasses
@@ -16,12 +16,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import host
-from ..util import Fail, cache, digest, lock, need_space, run, say, whole
+from ..util import Fail, cache, digest, lane, lock, need_space, run, say, whole
 
 Completed = subprocess.CompletedProcess[str]
 
-SERIES = "7.3"
-SUITE = "trixie-backports"
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A linux-source of Debian's: the kernel series it is of, and the suite that has it."""
+
+    series: str
+    suite: str
+
+    @property
+    def name(self) -> str:
+        return f"linux-source-{self.series}"
+
+
+# {what LTS= names: the base of that lane}; "" is the base of the series itself.
+PACKAGES = {"": Package("7.3", "trixie-backports"), "6.12": Package("6.12", "trixie")}
 
 # The repository's history depends on nobody's settings, so that a patch comes out the same everywhere.
 GIT_ENV = {
@@ -65,6 +78,13 @@ class Base:
     @property
     def key(self) -> str:
         return digest(self.name, self.commit)
+
+
+def package() -> Package:
+    """The package that the base is made of, if no tree of the user's is."""
+    if lane() not in PACKAGES:
+        raise Fail(f"LTS={lane()}: there is no such lane; there are: {', '.join(filter(None, PACKAGES))}")
+    return PACKAGES[lane()]
 
 
 def find() -> Base:
@@ -113,37 +133,38 @@ def from_tree(ksrc: pathlib.Path) -> Base:
 
 
 def from_package() -> Base:
-    """The newest linux-source-SERIES of the mirror, unpacked into a repository of one commit; asked for once a day."""
-    package = f"linux-source-{SERIES}"
-    checked = cache() / "apt" / "checked"
+    """The newest linux-source of package() on the mirror, as a repository of one commit; asked for once a day."""
+    wanted = package()
+    checked = cache() / "apt" / f"checked-{wanted.series}"
     with lock("base"):
-        have = newest_have(package)
+        have = newest_have(wanted)
         if not have or not checked.exists() or time.time() - checked.stat().st_mtime > 24 * 3600:
-            apt, offered = candidate(package)
+            apt, offered = candidate(wanted)
             if offered:
-                if not (cache() / "base" / f"{package}_{offered}").is_dir():
-                    unpack(package, offered, apt)
+                if not (cache() / "base" / f"{wanted.name}_{offered}").is_dir():
+                    unpack(wanted, offered, apt)
                 checked.touch()
                 have = offered
             elif have:
-                say(f"the Debian mirror could not be reached; using {package} {have} from the cache")
+                say(f"the Debian mirror could not be reached; using {wanted.name} {have} from the cache")
             else:
                 raise Fail(
-                    f"the Debian mirror of this machine could not be reached, and no {package} is in the cache: check "
-                    f"the network and `apt-get update`, or give a kernel tree of your own with KSRC=/path\n{apt}"
+                    "the Debian mirror of this machine could not be reached, and no "
+                    f"{wanted.name} is in the cache: check the network and `apt-get update`, or give a kernel tree of "
+                    f"your own with KSRC=/path\n{apt}"
                 )
-    repo = cache() / "base" / f"{package}_{have}"
+    repo = cache() / "base" / f"{wanted.name}_{have}"
     commit = git(repo, "rev-parse", "base").stdout.strip()
-    return Base(f"Linux {have.split('-')[0]} ({package} {have})", repo, commit, packaged=True)
+    return Base(f"Linux {have.split('-')[0]} ({wanted.name} {have})", repo, commit, packaged=True)
 
 
-def newest_have(package: str) -> str | None:
-    have = sorted((cache() / "base").glob(f"{package}_*"), key=lambda p: p.stat().st_mtime)
+def newest_have(wanted: Package) -> str | None:
+    have = sorted((cache() / "base").glob(f"{wanted.name}_*"), key=lambda p: p.stat().st_mtime)
     have = [p for p in have if not p.name.endswith(".part")]
     return have[-1].name.split("_", 1)[1] if have else None
 
 
-def candidate(package: str) -> tuple[list[str] | str, str | None]:
+def candidate(wanted: Package) -> tuple[list[str] | str, str | None]:
     """(apt's options, the version it would install): a private apt state, so that the machine's own is not touched.
 
     The version is None when the mirror cannot be reached; when it can and has no such package, that is a Fail.
@@ -152,7 +173,7 @@ def candidate(package: str) -> tuple[list[str] | str, str | None]:
     for sub in ("state/lists/partial", "cache/archives/partial"):
         (home / sub).mkdir(parents=True, exist_ok=True)
     sources = home / "sources.list"
-    sources.write_text(f"deb [signed-by={host.KEYRING}] {host.mirror()} {SUITE} main\n")
+    sources.write_text(f"deb [signed-by={host.KEYRING}] {host.mirror()} {wanted.suite} main\n")
     apt = [
         "-o",
         f"Dir::State={home}/state",
@@ -172,25 +193,25 @@ def candidate(package: str) -> tuple[list[str] | str, str | None]:
     update = run("apt-get", *apt, "update", "-q", "--error-on=any", check=False)
     if update.returncode:
         return update.stdout, None
-    policy = run("apt-cache", *apt, "policy", package).stdout
+    policy = run("apt-cache", *apt, "policy", wanted.name).stdout
     found = re.search(r"Candidate: (\d\S*)", policy)
     if not found:
         others = run("apt-cache", *apt, "search", "--names-only", "^linux-source-[0-9]").stdout
         raise Fail(
-            f"the Debian mirror of this machine has no {package} in {SUITE}: a release disappears from the archive "
-            f"when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own with "
-            "KSRC=/path"
+            f"the Debian mirror of this machine has no {wanted.name} in {wanted.suite}: a release disappears from the "
+            f"archive when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own "
+            "with KSRC=/path"
         )
     return apt, found[1]
 
 
-def unpack(package: str, offered: str, apt: list[str] | str) -> None:
-    repo = cache() / "base" / f"{package}_{offered}"
+def unpack(wanted: Package, offered: str, apt: list[str] | str) -> None:
+    repo = cache() / "base" / f"{wanted.name}_{offered}"
     need_space(cache(), 5, "the kernel source")
-    say(f"fetching {package} {offered} from the Debian mirror of this machine")
+    say(f"fetching {wanted.name} {offered} from the Debian mirror of this machine")
     with whole(repo) as part:
         part.mkdir()
-        run("apt-get", *apt, "download", f"{package}={offered}", cwd=part)
+        run("apt-get", *apt, "download", f"{wanted.name}={offered}", cwd=part)
         (deb,) = part.glob("*.deb")
         run("dpkg-deb", "-x", deb, part / "deb")
         (tarball,) = part.glob("deb/usr/src/*.tar.xz")
@@ -204,5 +225,5 @@ def unpack(package: str, offered: str, apt: list[str] | str) -> None:
         git(part, "init", "-q")
         git(part, "add", "-A", "-f", ".")
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
-        git(part, "commit", "-q", "-m", f"{package} {offered}", env=when)
+        git(part, "commit", "-q", "-m", f"{wanted.name} {offered}", env=when)
         git(part, "branch", "-f", "base")

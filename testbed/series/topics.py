@@ -8,10 +8,12 @@ nothing in the testbed knows a topic by its name.
 import dataclasses
 import pathlib
 import re
+import tempfile
 from collections.abc import Iterable
 
 from .. import schema
-from ..util import ROOT, Fail, digest
+from ..util import ROOT, Fail, cache, digest, lane, whole
+from .base import git
 
 TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
@@ -88,6 +90,27 @@ class Topic:
 
     @property
     def patches(self) -> tuple[pathlib.Path, ...]:
+        """The patches in order: its own, or in a lane what the lane has of them."""
+        return self.lane(lane()).patches if lane() else self.own
+
+    def lane(self, version: str) -> "Lane":
+        return Lane(self, self.home / f"lts-{version}")
+
+    @property
+    def configs(self) -> tuple[pathlib.Path, ...]:
+        """Its fragment of the kernel's configuration, and what a lane needs beyond: a file of the same name there."""
+        if not self.config:
+            return ()
+        more = self.lane(lane()).home / self.config.name
+        return (self.config, more) if more.is_file() else (self.config,)
+
+    @property
+    def results(self) -> pathlib.Path:
+        """Where what is recorded is kept."""
+        return self.lane(lane()).results if lane() else self.home / "results"
+
+    @property
+    def own(self) -> tuple[pathlib.Path, ...]:
         """The patches in order, as patches/series lists them."""
         listing = self.home / "patches" / "series"
         if not listing.is_file():
@@ -134,6 +157,87 @@ class Topic:
                 if not NO_FIGURE.search(name):
                     files.setdefault(name, []).extend(lines)
         return digest(*("\n".join([name, *lines]) for name, lines in sorted(files.items())))
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """What of a topic a long-term kernel has: the directory lts-VERSION of the topic.
+
+    Its file `series` has a line for each of the topic's patches, in their order: the patch's name, or `without NAME:
+    why`. Where that kernel needs a patch to be another one, NAME.diff is the difference between the two, as a patch of
+    the patch. So what changes in the topic changes here, too, or is a clear failure.
+    """
+
+    topic: Topic
+    home: pathlib.Path
+
+    def __bool__(self) -> bool:
+        return (self.home / "series").is_file()
+
+    @property
+    def results(self) -> pathlib.Path:
+        """Where what is recorded on this kernel is kept."""
+        return self.home / "results"
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """[(patch, why it is left out; "" if it is not)]"""
+        found = []
+        for line in listed(self.home / "series"):
+            left = re.fullmatch(r"without (\S+): (.+)", line)
+            found.append((left[1], left[2]) if left else (line, ""))
+        return found
+
+    @property
+    def without(self) -> dict[str, str]:
+        return {name: why for name, why in self.lines if why}
+
+    @property
+    def patches(self) -> tuple[pathlib.Path, ...]:
+        """What is applied, of a series that says something of each of the topic's patches; nothing without one."""
+        if not self:
+            return ()
+        where, said = schema.shown(self.home / "series"), [name for name, _ in self.lines]
+        for path in self.topic.own:
+            if path.name not in said:
+                raise Fail(f"{where}: says nothing of {path.name}: add its name, or `without {path.name}: why`")
+        return self.kept
+
+    @property
+    def kept(self) -> tuple[pathlib.Path, ...]:
+        """What is applied."""
+        where, own = schema.shown(self.home / "series"), {path.name: path for path in self.topic.own}
+        kept = [name for name, why in self.lines if not why]
+        for name, _ in self.lines:
+            if name not in own:
+                raise Fail(f"{where}: {name} is not in patches/series (any more): rename or remove the line")
+        if kept != [name for name in own if name in kept]:
+            raise Fail(f"{where}: its patches are in another order than in patches/series")
+        for path in self.home.glob("*.diff"):
+            if path.stem not in kept:
+                raise Fail(f"{schema.shown(path)}: the series beside it does not list {path.stem}: rename or remove it")
+        return tuple(self.ported(own[name]) for name in kept)
+
+    def ported(self, patch: pathlib.Path) -> pathlib.Path:
+        """A patch of the topic as this kernel has it."""
+        diff = self.home / f"{patch.name}.diff"
+        if not diff.is_file():
+            return patch
+        made = cache() / "ported" / digest(patch, diff) / patch.name
+        if not made.is_file():
+            with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place, whole(made) as part:
+                (pathlib.Path(place) / patch.name).write_bytes(patch.read_bytes())
+                outside = {"GIT_CEILING_DIRECTORIES": str(pathlib.Path(place).parent)}
+                done = git(
+                    pathlib.Path(place), "apply", "--whitespace=nowarn", diff.resolve(), check=False, env=outside
+                )
+                if done.returncode:
+                    raise Fail(
+                        f"{schema.shown(diff)}: does not apply to {schema.shown(patch)}, which has changed since: "
+                        f"port the patch again (docs/contributors.md)\n{done.stdout.rstrip()}"
+                    )
+                part.write_bytes((pathlib.Path(place) / patch.name).read_bytes())
+        return made
 
 
 def listed(path: pathlib.Path) -> list[str]:
@@ -185,8 +289,15 @@ def everything(checked: bool = True, where: pathlib.Path | None = None) -> list[
 
 
 def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
-    """The topics that are applied, in their order: all that are not parked."""
+    """The topics that are applied, in their order: all that are not parked, or in a lane those that it has."""
     found = [topic for topic in everything(checked, where) if not topic.parked]
+    if lane():
+        have = [topic.name for topic in found if topic.lane(lane())]
+        found = [
+            dataclasses.replace(topic, depends_on=tuple(name for name in topic.depends_on if name in have))
+            for topic in found
+            if topic.name in have
+        ]
     homes = [topic.name for topic in found]
     seen: set[str] = set()
     for topic in found:
@@ -256,6 +367,7 @@ def queue_digest(topics: list[Topic] | None = None) -> str:
     """A key of every byte of the series, messages and cover letters included."""
     parts: list[str | pathlib.Path] = []
     for topic in topics or series():
-        for path in (topic.home / "patches" / COVER, *topic.patches):
+        # A lane's series may lack patches, while they are ported.
+        for path in topic.lane(lane()).kept if lane() else (topic.home / "patches" / COVER, *topic.own):
             parts += [topic.name, path.name, path]
     return digest(*parts)

@@ -13,7 +13,8 @@ import re
 import tempfile
 from collections.abc import Iterable
 
-from ..util import ROOT, TREE, Fail, digest, lock, remove, say
+from ..util import ROOT, TREE, Fail, digest, lane, lock, remove, say
+from . import lane as lanes
 from . import topics as store
 from .base import Base, git
 from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
@@ -126,7 +127,10 @@ def refused(repo: pathlib.Path, said: str) -> str:
             (repo / rej).unlink()
         text += [
             said.rstrip(),
-            "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base.",
+            "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."
+            if not lane()
+            else f"Port it to this kernel: a .diff in the topic's lts-{lane()}/, or `without` there "
+            "(docs/contributors.md).",
         ]
     git(repo, "am", "--abort", check=False)
     git(repo, "reset", "-q", "--hard")
@@ -176,16 +180,16 @@ def tree(base: Base, force: bool = False) -> None:
         now = queue_digest()
         if was and untouched(was):
             if (was["commit"], was["digest"]) == (base.commit, now):
-                return say(f"tree/ is up to date: {base.name} and {len(topic_commits())} commits")
+                return say(f"{TREE.name}/ is up to date: {base.name} and {len(topic_commits())} commits")
         elif was and not force:
             raise Fail(
-                "tree/ holds work that topics/ does not: `make export` it first, or `make tree FORCE=1`, which keeps "
-                "it on a branch saved-N of tree/ and in its stash"
+                f"{TREE.name}/ holds work that topics/ does not: `make export` it first, or `make tree FORCE=1`, which "
+                f"keeps it on a branch saved-N of {TREE.name}/ and in its stash"
             )
         elif was:
             save()
         if not was:
-            say(f"making tree/ from {base.name}")
+            say(f"making {TREE.name}/ from {base.name}")
             git(None, "clone", "-q", "--no-checkout", base.repo, TREE)
         else:
             git(TREE, "fetch", "-q", base.repo, base.commit)
@@ -195,7 +199,7 @@ def tree(base: Base, force: bool = False) -> None:
         head = apply(TREE, series(), base.commit)
         git(TREE, "checkout", "-q", "-B", "queue", head)
         write_state(base=base.name, commit=base.commit, digest=now, head=head)
-        say(f"tree/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")
+        say(f"{TREE.name}/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")
 
 
 def save() -> None:
@@ -206,7 +210,7 @@ def save() -> None:
     taken = git(TREE, "branch", "--list", "saved-*", "--format=%(refname:short)").stdout.split()
     name = f"saved-{1 + max((int(t.split('-')[1]) for t in taken if t.split('-')[1].isdigit()), default=0)}"
     git(TREE, "branch", name)
-    say(f"what tree/ held is on its branch {name}; loose changes are in its stash")
+    say(f"what {TREE.name}/ held is on its branch {name}; loose changes are in its stash")
 
 
 def topic_commits() -> list[tuple[str, str]]:
@@ -218,34 +222,45 @@ def topic_commits() -> list[tuple[str, str]]:
     return [(commit, subject) for commit, _, subject in (line.partition(" ") for line in out.splitlines())]
 
 
-def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
-    """Write what the tree holds below the directory `target` as topics/ has it.
-
-    Returns {topic: its cover letter's (subject, letter)}.
-    """
+def by_topic() -> list[tuple[str, str, list[str]]]:
+    """[(the topic's first commit, its name, [commit of a patch])] of the tree."""
     topics: list[tuple[str, str, list[str]]] = []
     for commit, subject in topic_commits():
         if subject.startswith(MARK):
             topics.append((commit, subject.removeprefix(MARK).strip(), []))
         elif not topics:
             raise Fail(
-                f'tree/: the commit "{subject}" stands before the first topic: rebase it behind a commit `{MARK}NAME`'
+                f'{TREE.name}/: the commit "{subject}" stands before the first topic: '
+                f"rebase it behind a commit `{MARK}NAME`"
             )
         else:
             topics[-1][2].append(commit)
+    return topics
+
+
+def lane_files() -> dict[pathlib.Path, str]:
+    """{file: text} of what the lane's tree makes of the topics' directories of the lane."""
+    return lanes.export({name: commits for _, name, commits in by_topic()}, FORMAT)
+
+
+def write_patches(target: pathlib.Path) -> dict[str, tuple[str, str]]:
+    """Write what the tree holds below the directory `target` as topics/ has it.
+
+    Returns {topic: its cover letter's (subject, letter)}.
+    """
     covers = {}
-    for mark, name, commits in topics:
+    for mark, name, commits in by_topic():
         if not re.fullmatch(NAME, name) or name in covers:
-            raise Fail(f"tree/: `{MARK}{name}`: a topic's name is of a-z, 0-9 and -, and stands once")
+            raise Fail(f"{TREE.name}/: `{MARK}{name}`: a topic's name is of a-z, 0-9 and -, and stands once")
         if not commits:
-            raise Fail(f"tree/: topic {name} has no patch: drop its commit `{MARK}{name}`")
+            raise Fail(f"{TREE.name}/: topic {name} has no patch: drop its commit `{MARK}{name}`")
         out = target / name / "patches"
         out.mkdir(parents=True)
         git(TREE, *FORMAT, "-o", out, f"{mark}..{commits[-1]}")
         made = sorted(path.name for path in out.iterdir())
         if len(made) != len(commits):
             raise Fail(
-                f"tree/: topic {name}: {len(commits)} commits gave {len(made)} patches; "
+                f"{TREE.name}/: topic {name}: {len(commits)} commits gave {len(made)} patches; "
                 "merges and empty commits cannot be mailed"
             )
         (out / "series").write_text("".join(f"{file}\n" for file in made))
@@ -261,7 +276,7 @@ def cover(name: str, mark: str, commits: list[str]) -> str:
     subject = " ".join(subject.split())
     if not subject or not letter:
         raise Fail(
-            f"tree/: the commit `{MARK}{name}` holds no cover letter: "
+            f"{TREE.name}/: the commit `{MARK}{name}` holds no cover letter: "
             "a line with its subject, an empty line, the letter"
         )
     stands_on(name, letter)
@@ -293,7 +308,7 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
         more = [path.name for path in have[name].home.iterdir() if path.name not in ("patches", "topic.toml")]
         if more:
             raise Fail(
-                f"tree/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
+                f"{TREE.name}/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
                 f"`git rm -r topics/{name}` if it is to go, then `make export`"
             )
 
@@ -311,26 +326,29 @@ def export() -> None:
     with lock("tree-" + digest(str(ROOT))):
         was = state()
         if not was:
-            raise Fail("there is no tree/ to export: `make tree` first")
+            raise Fail(f"there is no {TREE.name}/ to export: `make tree` first")
         if loose():
             raise Fail(
-                f"tree/ holds what no commit does:\n{loose().rstrip()}\n"
+                f"{TREE.name}/ holds what no commit does:\n{loose().rstrip()}\n"
                 "Commit it (or finish the rebase), then `make export`"
             )
         if untouched(was):
-            return say("tree/ is as it was made: nothing to export")
+            return say(f"{TREE.name}/ is as it was made: nothing to export")
         if queue_digest() != was["digest"]:
             raise Fail(
-                "the patches have changed since tree/ was made (a pull, a checkout): exporting would undo that. "
-                "`make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick them "
-                "from there"
+                f"the patches have changed since {TREE.name}/ was made (a pull, a checkout): exporting would undo "
+                "that. `make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick "
+                "them from there"
             )
-        with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
-            new = pathlib.Path(place)
-            covers = write_patches(new)
-            agreed(covers)
-            replace(new, covers)
-        write_order(covers)
+        if lane():
+            lanes.write(lane_files())
+        else:
+            with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
+                new = pathlib.Path(place)
+                covers = write_patches(new)
+                agreed(covers)
+                replace(new, covers)
+            write_order(covers)
         write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
         say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
 
@@ -366,24 +384,27 @@ def check_exported() -> None:
     """Fail when tree/ holds what topics/ does not. Fast: it is meant for hooks."""
     was = state()
     if not was:
-        return say("there is no tree/, so nothing in it is lost")
+        return say(f"there is no {TREE.name}/, so nothing in it is lost")
     if loose():
         raise Fail(
-            f"tree/ holds what no commit does, and topics/ even less:\n{loose().rstrip()}\n"
+            f"{TREE.name}/ holds what no commit does, and topics/ even less:\n{loose().rstrip()}\n"
             "Commit it there, then `make export`"
         )
     if untouched(was):
-        return say("tree/ holds nothing that topics/ does not")
-    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
-        new = pathlib.Path(place)
-        names = list(write_patches(new))
-        differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
+        return say(f"{TREE.name}/ holds nothing that topics/ does not")
+    if lane():
+        differ = [str(path.relative_to(store.TOPICS)) for path in lanes.differ(lane_files())]
+    else:
+        with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+            new = pathlib.Path(place)
+            names = list(write_patches(new))
+            differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
     if differ:
         raise Fail(
-            "tree/ holds commits that topics/ does not; `make export` writes:\n"
+            f"{TREE.name}/ holds commits that topics/ does not; `make export` writes:\n"
             + "\n".join(f"  topics/{d}" for d in differ)
         )
-    say("tree/ holds nothing that topics/ does not")
+    say(f"{TREE.name}/ holds nothing that topics/ does not")
 
 
 def different(one: pathlib.Path, other: pathlib.Path) -> list[str]:

@@ -12,7 +12,7 @@ from ..series import topics as store
 from ..series import tree
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, ROOT, Fail, Tally, cache, digest, lock, run
+from ..util import BUILD, ROOT, Fail, Tally, cache, digest, lane, lock, run
 from .selftests import left_out
 
 # What checkpatch cannot know here: whoever posts a patch signs it off, and the topic's own MAINTAINERS lines are in
@@ -394,3 +394,19 @@ def check(base: Base, tally: Tally) -> None:
         )
         kernel.checkout(base, patched)
         shell_scripts(base, topics, names, tally)
+
+
+def applies(base: Base, tally: Tally) -> None:
+    """What is checked of a lane: it applies, and what it changes in a patch is clean. What it is without is said."""
+    tally.suite = "check"
+    topics = store.series()
+    with lock("source"):
+        if not tally.run(f"the lane applies on {base.name}", kernel.commits, base):
+            return
+        for topic, patch, commit in steps(base, topics):
+            if patch not in topic.own:
+                name = f"{topic.name}/{patch.name}"
+                tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
+    for topic in topics:
+        for name, why in topic.lane(lane()).without.items():
+            print(f"     without {topic.name}/{name}: {why}", flush=True)

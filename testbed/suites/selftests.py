@@ -12,7 +12,7 @@ from ..machines import boot, guest, kernel
 from ..series import topics as store
 from ..series.base import Base
 from ..series.topics import Topic, listed
-from ..util import BUILD, Fail, Tally, bar, say
+from ..util import BUILD, Fail, Tally, bar, lane, say
 
 # Seconds of real time for a whole boot; for one script, of the guest's time.
 LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800}
@@ -25,10 +25,10 @@ LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
 def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
-    """{script: why it is not run on this kind of machine}"""
-    kinds = (kind, LIKE.get(kind, kind))
+    """{script: why it is not run on this kind of machine, or in this lane}"""
+    here = (kind, LIKE.get(kind, kind), f"lts-{lane()}")
     words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
-    return {script: why for where, script, why in words if where in kinds}
+    return {script: why for where, script, why in words if where in here}
 
 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
