@@ -9,7 +9,7 @@ from collections.abc import Collection
 from ..machines import boot, debian, kernel
 from ..series import dkms
 from ..series.base import Base
-from ..util import BUILD, Fail, Tally
+from ..util import BUILD, Fail, Tally, lane
 from . import selftests
 
 KIND = "debian"
@@ -21,6 +21,8 @@ SCRIPT = pathlib.Path(boot.__file__).with_name("guest") / "modules.sh"
 
 def package(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0) -> None:
     """Make the package and install it; then the selftests without and with it, or those named: see selftests()."""
+    if lane():
+        raise Fail(f"make dkms has no package for the lane {lane()}: unset LTS")
     tally.suite = "package"
     made = dkms.dkms(base)
     release = dkms.release(base)
