@@ -272,15 +272,14 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, (function, options) in COMMANDS.items():
         one = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
-        one.set_defaults(function=function)
+        one.set_defaults(function=function, command=name)
         for names, settings in options:
             one.add_argument(*names, **settings)
     args = parser.parse_args()
-    name = next(name for name, (function, _) in COMMANDS.items() if function is args.function)
     try:
-        base.package()
-        if lane() and name not in LANE_COMMANDS:
-            raise Fail(f"{name} is for the series itself; with LTS= there are: {', '.join(LANE_COMMANDS)}")
+        base.package()  # a lane that there is not is said before anything is done
+        if lane() and args.command not in LANE_COMMANDS:
+            raise Fail(f"{args.command} is for the series itself; with LTS= there are: {', '.join(LANE_COMMANDS)}")
         sys.exit(args.function(args))
     except Fail as fail:
         sys.exit(f"testbed: {fail}")

@@ -110,3 +110,8 @@ def mirror() -> str:
         "this machine's apt knows no Debian mirror (`apt-get indextargets` names none of origin Debian): add one "
         "to /etc/apt/sources.list.d"
     )
+
+
+def source(suite: str) -> str:
+    """A line of sources.list for a suite of that archive."""
+    return f"deb [signed-by={KEYRING}] {mirror()} {suite} main"

@@ -53,8 +53,6 @@ MAY = {
     "exact": {"type": "boolean"},
     "limit": schema.COUNT,
     "kernels": KERNELS,
-    # Debian packages that the guest needs beyond those of every guest, each with the reason.
-    "packages": {**schema.mapping(schema.STRING), "minProperties": 1},
     # Words for the guest kernel's command line.
     "boot": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"^\S+$"}},
     "variants": {
@@ -120,10 +118,6 @@ class Experiment:
         """{name: what it is}, see known_kernel()."""
         asked = self.data.get("kernels", ["base", "patched", *self.data.get("variants", [])])
         return dict(asked) if isinstance(asked, dict) else {name: name for name in asked}
-
-    @property
-    def packages(self) -> dict[str, str]:
-        return self.data.get("packages", {})
 
     @property
     def points(self) -> list[dict[str, Any]]:

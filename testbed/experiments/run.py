@@ -83,8 +83,7 @@ def boot(
 ) -> pathlib.Path:
     """Boot one guest and return its results directory."""
     words = tuple(experiment.data.get("boot", ()))
-    root = guest.root(experiment.packages)
-    return machines.boot(executable, script, where, experiment.limit, machine, words, root=root)
+    return machines.boot(executable, script, where, experiment.limit, machine, words)
 
 
 @contextlib.contextmanager
@@ -111,7 +110,7 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     made, place = kernels(base, experiment), selftests(base, experiment)
     text = out / f"{experiment.name}.sh"
     text.write_text(kind.script(experiment, place))
-    guest.root(experiment.packages)  # made once, before all boots want it
+    guest.root()  # made once, before all boots want it
     wheres = {name: out / f"{experiment.name}-{name}" for name in made}
     for name, where in wheres.items():
         for path in where.glob("*"):  # of a run before: it would be counted as done

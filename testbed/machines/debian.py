@@ -6,33 +6,20 @@ modules do is emulated. Debian's kernel has 9p as modules, so its own initramfs-
 """
 
 import dataclasses
-import os
 import pathlib
 
 from .. import host
-from ..util import cache, digest, lock, need_space, run, say, whole
+from ..util import cache, digest, lock, need_space, say, whole
 from . import guest
 
+# Beyond what every guest has.
 PACKAGES = {
     "dkms": "what is tested",
     "gcc": "dkms builds with it",
     "make": "the same",
-    "openssl": "dkms signs with it",
     "initramfs-tools": "the initial RAM disk, which mounts the root",
-    "nfs-kernel-server": "rpc.nfsd, rpc.mountd, exportfs",
-    "nfs-common": "mount.nfs",
-    "rpcbind": "NFSv3",
-    "xfsprogs": "mkfs.xfs",
-    "e2fsprogs": "mkfs.ext4",
-    "dmsetup": "the selftests' disks",
-    "krb5-kdc": "a realm of the guest's own, for sec=krb5",
-    "krb5-admin-server": "kadmin.local, which makes the realm's keys",
-    "ktls-utils": "tlshd, which does the handshakes of RPC with TLS",
-    "fio": "the selftests' load through a mount",
-    "iproute2": "ip",
-    "kmod": "modprobe",
-    "procps": "ps, pgrep, sysctl",
 }
+BACKPORTS = f"{guest.SUITE}-backports"
 HOOK = pathlib.Path(__file__).with_name("guest") / "package.sh"
 
 
@@ -58,7 +45,7 @@ class Machine:
 def machine(package: pathlib.Path, kernel: str) -> Machine:
     """Machines with the kernel whose `uname -r` is `kernel`; made once for each package."""
     # linux-base is older in the suite than the kernel of its backports wants.
-    names = [*PACKAGES, f"linux-base/{guest.SUITE}-backports", f"linux-image-{kernel}", f"linux-headers-{kernel}"]
+    names = [*guest.PACKAGES, *PACKAGES, f"linux-base/{BACKPORTS}", f"linux-image-{kernel}", f"linux-headers-{kernel}"]
     place = cache() / "guest" / f"debian-{digest(package, HOOK, guest.STAGE1, *names)}"
     with lock("guest"):
         if not place.is_dir():
@@ -71,24 +58,9 @@ def machine(package: pathlib.Path, kernel: str) -> Machine:
 
 def make(names: list[str], package: pathlib.Path, part: pathlib.Path, log: pathlib.Path) -> None:
     part.mkdir()
-    suites = [
-        f"deb [signed-by={host.KEYRING}] {host.mirror()} {name} main"
-        for name in (guest.SUITE, f"{guest.SUITE}-backports")
-    ]
-    run(
-        "mmdebstrap",
-        "--variant=minbase",
-        "--format=tar",
-        "--quiet",
-        f"--include={','.join(names)}",
-        f"--essential-hook={HOOK} initramfs \"$1\"",
-        f"--customize-hook={HOOK} package \"$1\" {package} {part}",
-        guest.SUITE,
-        part / "base.tar",
-        *suites,
-        log=log,
-        env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")},
-    )
+    hooks = (f'--essential-hook={HOOK} initramfs "$1"', f'--customize-hook={HOOK} package "$1" {package} {part}')
+    sources = [host.source(name) for name in (guest.SUITE, BACKPORTS)]
+    guest.bootstrap(names, part / "base.tar", log, *sources, hooks=hooks)
     for name in ("base", "patched"):
         guest.unpack(part / f"{name}.tar", part / name)
         (part / f"{name}.tar").unlink()

@@ -3,7 +3,7 @@
 
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from .. import host
 from ..util import cache, digest, lock, need_space, run, say, whole
@@ -32,11 +32,6 @@ NOTHING: Mapping[str, str] = {}
 STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 
 
-def place(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
-    """Where the root with packages beyond PACKAGES is, once it has been made."""
-    return cache() / "guest" / digest(SUITE, " ".join([*PACKAGES, *more]), STAGE1)
-
-
 def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     """The guest's root directory, made if it is not there; with packages beyond PACKAGES it is another one.
 
@@ -44,37 +39,45 @@ def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     can be deleted by plain rm; the guest sees those files as its root's own.
     """
     packages = [*PACKAGES, *more]
-    made = place(more)
+    place = cache() / "guest" / digest(SUITE, " ".join(packages), STAGE1)
     with lock("guest"):
-        if not made.is_dir():
+        if not place.is_dir():
             need_space(cache(), 1.5, "the guest's root")
             say(f"making the guest's root ({SUITE}, {', '.join(packages)})")
-            tarball = made.with_suffix(".tar")
+            tarball = place.with_suffix(".tar")
             with whole(tarball) as part:
-                run(
-                    "mmdebstrap",
-                    "--variant=minbase",
-                    "--format=tar",
-                    f"--include={','.join(packages)}",
-                    "--quiet",
-                    f"--keyring={host.KEYRING}",
-                    SUITE,
-                    part,
-                    host.mirror(),
-                    log=made.with_suffix(".log"),
-                    env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")},
-                )
-            with whole(made) as part:
+                bootstrap(packages, part, place.with_suffix(".log"), host.mirror())
+            with whole(place) as part:
                 unpack(tarball, part)
             tarball.unlink()
-    return made
+    return place
 
 
-def unpack(tarball: pathlib.Path, made: pathlib.Path) -> None:
+def bootstrap(
+    packages: Iterable[str], tarball: pathlib.Path, log: pathlib.Path, *sources: str, hooks: Iterable[str] = ()
+) -> None:
+    """Make a tarball of a Debian root with packages; sources are mmdebstrap's mirrors, hooks its options."""
+    run(
+        "mmdebstrap",
+        "--variant=minbase",
+        "--format=tar",
+        f"--include={','.join(packages)}",
+        "--quiet",
+        f"--keyring={host.KEYRING}",
+        *hooks,
+        SUITE,
+        tarball,
+        *sources,
+        log=log,
+        env={"TMPDIR": os.environ.get("TMPDIR", "/tmp")},
+    )
+
+
+def unpack(tarball: pathlib.Path, place: pathlib.Path) -> None:
     """A Debian root as a directory that a guest can be booted from."""
-    made.mkdir()
-    run("tar", "-xf", tarball, "-C", made, "--exclude=./dev/*", "--no-same-owner")
+    place.mkdir()
+    run("tar", "-xf", tarball, "-C", place, "--exclude=./dev/*", "--no-same-owner")
     for point in ("host", "results"):
-        (made / point).mkdir()
-    (made / "guest-init").write_bytes(STAGE1.read_bytes())
-    (made / "guest-init").chmod(0o755)
+        (place / point).mkdir()
+    (place / "guest-init").write_bytes(STAGE1.read_bytes())
+    (place / "guest-init").chmod(0o755)

@@ -173,7 +173,7 @@ def candidate(wanted: Package) -> tuple[list[str] | str, str | None]:
     for sub in ("state/lists/partial", "cache/archives/partial"):
         (home / sub).mkdir(parents=True, exist_ok=True)
     sources = home / "sources.list"
-    sources.write_text(f"deb [signed-by={host.KEYRING}] {host.mirror()} {wanted.suite} main\n")
+    sources.write_text(f"{host.source(wanted.suite)}\n")
     apt = [
         "-o",
         f"Dir::State={home}/state",
