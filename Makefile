@@ -46,6 +46,7 @@ mutants: setup
 	@$(TESTBED) $@ $(T)
 
 conformance: setup
-	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(RECORD),--record)
+	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(LTP),--ltp "$(LTP)") \
+		$(if $(FSTESTS),--fstests "$(FSTESTS)") $(if $(RECORD),--record)
 
 .PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms check check-exported clean

@@ -245,7 +245,7 @@ def faults(args: Arguments) -> int:
          option("--record", action="store_true", help="keep what came of base as the baseline (RECORD=1)"),
          name="conformance")
 def conform(args: Arguments) -> int:
-    """run pynfs and the Connectathon tests on base and patched; only a new failure fails"""
+    """run suites of others (pynfs, Connectathon, LTP, fstests) on base and patched; only a new failure fails"""
     tally = Tally()
     given = {suite.name: getattr(args, suite.name) for suite in conformance.SUITES}
     conformance.checkouts(given)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What others test NFS servers with, on base and patched: pynfs and the Connectathon tests.
+"""What others test NFS servers with, on base and patched: pynfs, the Connectathon tests, LTP's NFS tests, fstests.
 
-Neither is packaged, so the user names built checkouts. A suite runs in a guest of its own on each kernel, and
+None is packaged, so the user names built checkouts. A suite runs in a guest of its own on each kernel, and
 baselines/SUITE says what came of each test on the base when it was recorded. Only what is new is a failure: a test that
 fails on patched alone, one that fails although the baseline has it as passed, and one that no longer runs.
 """
@@ -13,6 +13,7 @@ import os
 import pathlib
 import shlex
 from collections.abc import Callable, Mapping
+from xml.etree import ElementTree
 
 from ..machines import boot, guest, kernel
 from ..series.base import Base
@@ -27,6 +28,15 @@ PACKAGES = {
     "python3": "pynfs",
     "python3-ply": "pynfs",
     "python3-standard-xdrlib": "pynfs: Python 3.13 has none of its own",
+    "gcc": "LTP's nfs05 compiles on the mount",
+    "make": "the same",
+    "perl": "fstests' filters",
+    "bc": "fstests",
+    "gawk": "fstests",
+    "attr": "fstests: extended attributes",
+    "acl": "fstests: access control lists",
+    "psmisc": "fstests: fuser, killall",
+    "xxd": "fstests",
 }
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -37,7 +47,7 @@ class Suite:
 
     name: str
     title: str
-    # A file that its checkout has, and one that is there once it is built.
+    # A file that its checkout has, and one that is there once it is built (LTP: once it is installed somewhere).
     source: str
     built: str
     # Real seconds for a boot.
@@ -75,9 +85,22 @@ def read_lines(results: pathlib.Path) -> dict[str, str]:
     return {name: verdict for verdict, _, name in (line.partition(" ") for line in lines)}
 
 
+def read_fstests(results: pathlib.Path) -> dict[str, str]:
+    """Of the report of each run in JUnit's XML: v3-mode0/result.xml and so on."""
+    found = {}
+    for path in sorted(results.glob("*/result.xml")):
+        for case in ElementTree.parse(path).iter("testcase"):
+            tags = {child.tag for child in case}
+            verdict = FAILED if tags & {"failure", "error"} else SKIPPED if "skipped" in tags else PASSED
+            found[f"{path.parent.name} {case.get('name')}"] = verdict
+    return found
+
+
 SUITES = (
     Suite("pynfs", "pynfs", "nfs4.1/testserver.py", "nfs4.1/xdrdef/nfs4_pack.py", 3600, read_pynfs),
     Suite("cthon", "the Connectathon tests", "basic/test1.c", "special/bigfile2", 3600, read_lines),
+    Suite("ltp", "LTP's NFS tests", "testcases/bin/nfs_lib.sh", "testcases/bin/nfs01_open_files", 5400, read_lines),
+    Suite("fstests", "fstests", "tests/generic/001", "ltp/fsx", 5400, read_fstests),
 )
 
 
@@ -138,6 +161,9 @@ def conformance(base: Base, tally: Tally, given: Mapping[str, str], record: bool
 
 def version(checkout: pathlib.Path) -> str:
     """What a checkout says it is."""
+    installed = checkout / "Version"
+    if installed.is_file():
+        return installed.read_text().strip()
     done = run("git", "-C", checkout, "log", "-1", "--format=%h of %cs", check=False)
     return done.stdout.strip() if not done.returncode else "no git checkout"
 
