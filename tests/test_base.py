@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
+import os
+import shutil
 import time
 
 import pytest
@@ -31,6 +33,16 @@ def test_a_tree_with_uncommitted_changes_is_refused(ksrc):
 def test_a_build_in_the_users_tree_is_no_change(ksrc):
     (ksrc / "vmlinux").write_text("built\n")
     base.from_tree(ksrc)
+
+
+def test_a_cache_that_was_copied_is_not_written_again(ksrc, tmp_path):
+    old = 1700000000
+    for path in (ksrc / "Makefile", ksrc / "net/queue.c"):
+        os.utime(path, (old, old))
+    base.git(ksrc, "update-index", "--refresh")
+    shutil.copytree(ksrc, tmp_path / "copy", copy_function=shutil.copy2)
+    base.git(tmp_path / "copy", "checkout", "-q", "--force", "--detach", "HEAD")
+    assert (tmp_path / "copy/net/queue.c").stat().st_mtime == old
 
 
 def test_what_is_no_kernel_is_refused(ksrc, tmp_path):
