@@ -60,6 +60,28 @@ def test_pynfs_is_read_from_its_json(tmp_path):
     }
 
 
+def test_fstests_are_read_from_their_report(tmp_path):
+    assert conformance.read_fstests(tmp_path) == {}
+    (tmp_path / "v3-mode0").mkdir()
+    (tmp_path / "v3-mode0/result.xml").write_text(
+        '<?xml version="1.0" encoding="UTF-8"?>\n<testsuite>\n\t<testcase classname="xfstests.global" '
+        'name="generic/001" time="1">\n\t</testcase>\n\t<testcase name="generic/002" time="0">\n\t\t<skipped '
+        'message="no" />\n\t</testcase>\n\t<testcase name="generic/003" time="2">\n\t\t<failure message="bad" '
+        'type="TestFail" />\n\t</testcase>\n</testsuite>\n'
+    )
+    assert conformance.read_fstests(tmp_path) == {
+        "v3-mode0 generic/001": "passed",
+        "v3-mode0 generic/002": "skipped",
+        "v3-mode0 generic/003": "failed",
+    }
+
+
+def test_what_is_installed_says_its_version(tmp_path):
+    assert conformance.version(tmp_path) == "no git checkout"
+    (tmp_path / "Version").write_text("20260101\n")
+    assert conformance.version(tmp_path) == "20260101"
+
+
 def test_verdicts_are_read_a_line_a_test(tmp_path):
     assert conformance.read_lines(tmp_path) == {}
     (tmp_path / "verdicts").write_text("passed v3 lock tlock64\nfailed v3 basic test1\n")
