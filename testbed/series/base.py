@@ -58,8 +58,8 @@ def git(repo: pathlib.Path | None, *args: object, env: Mapping[str, str] | None 
         "advice.detachedHead=false",
         "-c",
         "gc.auto=0",
-        # In a cache that was copied or unpacked, each file has another inode: without these two a checkout would write all
-        # of them again, and make compile them.
+        # In a cache that was copied or unpacked, each file has another inode: without these two a checkout would write
+        # all of them again, and make compile them.
         "-c",
         "core.checkStat=minimal",
         "-c",
