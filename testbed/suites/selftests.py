@@ -15,12 +15,14 @@ from ..series.topics import Topic, listed
 from ..util import BUILD, Fail, Tally, bar, lane, say
 
 # Seconds of real time for a whole boot; for one script, of the guest's time.
-LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800}
-TIMEOUT = {"sim": 300, "debug": 300, "x86": 900, "debian": 900}
+LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800, "deb": 10800}
+TIMEOUT = {"sim": 300, "debug": 300, "x86": 900, "debian": 900, "deb": 900}
 # A kernel that looks for faults has none to compare with.
 KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
-# What a kind's machine cannot do, another's cannot either.
-LIKE = {"debug": "sim", "debian": "x86"}
+# What a kind's machine cannot do, another's cannot either ...
+LIKE = {"debug": "sim"}
+# ... and what has to fail on the base for a device of the one, has to for the same device of the other.
+DEVICES = {"debian": "x86"}
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
@@ -33,7 +35,7 @@ def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     """The cases that have to fail on the base, on this kind of machine."""
-    names = ("fails-on-base",) if kind == "sim" else ("fails-on-base", f"fails-on-base.{kind}")
+    names = dict.fromkeys(("fails-on-base", f"fails-on-base.{DEVICES.get(kind, kind)}", f"fails-on-base.{kind}"))
     cases = [case for topic in topics for name in names for case in listed(topic.home / name)]
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
 
@@ -115,8 +117,9 @@ def judge(
     )
     expected = {case for case in fails_on_base(topics, kind) if not only or case.partition(": ")[0] in names}
     results = {name: BUILD / f"selftests-{name}-{what.name}" for name in kernels}
-    # A guest of QEMU's keeps two CPUs busy.
-    with concurrent.futures.ThreadPoolExecutor(1 if kernel.for_qemu(kind) else len(os.sched_getaffinity(0))) as pool:
+    # A guest of QEMU's keeps two CPUs busy, unless it has one.
+    alone = kernel.for_qemu(kind) and not kernel.counted(kind)
+    with concurrent.futures.ThreadPoolExecutor(1 if alone else len(os.sched_getaffinity(0))) as pool:
         boots = {
             name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind) for name, path in kernels.items()
         }
