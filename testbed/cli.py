@@ -81,8 +81,9 @@ def make_dkms(_: Arguments) -> None:
                 help="what lsmod says on the server: no other modules are built (LSMOD=)"), name="deb")
 def make_deb(args: Arguments) -> None:
     """the patched kernel as Debian packages, configured as Debian's own"""
+    loaded = deb.loaded(args.lsmod) if args.lsmod else ""
     host.setup(host.DEB)
-    made = deb.deb(base.find(), args.lsmod)
+    made = deb.deb(base.find(), loaded)
     say(f"Linux {made.release}: `apt install {' '.join(map(str, made.files))}` on the server, then boot it")
 
 

@@ -49,18 +49,17 @@ def loaded(lsmod: pathlib.Path) -> str:
     return text
 
 
-def deb(base: Base, lsmod: pathlib.Path | None = None) -> Packages:
-    """The kernel's packages in build/deb/, built unless the same have been."""
-    text = loaded(lsmod) if lsmod else ""
+def deb(base: Base, lsmod: str = "") -> Packages:
+    """The kernel's packages in build/deb/, built unless the same have been; lsmod: see loaded()."""
     tree.check_exported()
     config = sources.configuration(base)
     with lock("source"):
         commit = kernel.commits(base)["patched"]
-        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, FRAGMENT, text)
+        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, FRAGMENT, lsmod)
         suffix = f"-{NAME}-{key[:8]}"
         kept = cache() / "kernels" / f"{KIND}-{key}"
         if not kept.is_dir():
-            build(base, commit, config, text, suffix, kept)
+            build(base, commit, config, lsmod, suffix, kept)
     made = []
     for path in sorted(kept.iterdir(), key=lambda path: "-image-" not in path.name):
         made.append(BUILD / KIND / path.name)

@@ -129,8 +129,9 @@ def judge(
         tally.run(f"the guest that ran the selftests on {name} ({what.name}) is healthy", ended.result)
         said = results[name] / "ktap"
         found[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
-        if not found[name]:
-            tally.that(f"selftests on {name}", f"no test was run; see {said.parent}")
+        silent = sorted(one for one in names if not any(case.partition(": ")[0] == one for case in found[name]))
+        if silent or not found[name]:
+            tally.that(f"selftests on {name}", f"{', '.join(silent) or 'no test'} was not run; see {said.parent}")
     for case, verdict in {**dict.fromkeys(sorted(expected), "was not run"), **found["patched"]}.items():
         tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {results['patched']}/ktap")
     if "base" in found:
