@@ -2,8 +2,8 @@
 """The patched kernel as Debian packages: in Debian's own configuration, by the kernel's own `make bindeb-pkg`.
 
 Debian's kernel has some four thousand modules, which two cores build for hours. What `lsmod` says on the server may
-name those it needs (the kernel's own `make localmodconfig`). The test of the packages says so, too, and is otherwise
-built as they are.
+name those it needs (the kernel's own `make localmodconfig`). The packages that are tested are built so, too, and with
+fewer of the other options.
 """
 
 import dataclasses
@@ -21,8 +21,9 @@ from . import guest, kernel
 KIND = "deb"
 NAME = "knfsd-queue"
 FRAGMENT = kernel.CONFIGS / "deb.config"
-# What the guest needs of Debian's modules.
+# What the guest needs of Debian's modules, and what it does not need of the rest.
 GUEST = kernel.CONFIGS / "deb.lsmod"
+GUEST_FRAGMENT = kernel.CONFIGS / "deb-guest.config"
 # Gigabytes of a build with all modules, and of one with some.
 SPACE = {"": 25.0, "some": 6.0}
 LOADED = re.compile(r"^(\w+)\s+\d+\s+\d+", re.M)
@@ -49,17 +50,20 @@ def loaded(lsmod: pathlib.Path) -> str:
     return text
 
 
-def deb(base: Base, lsmod: str = "") -> Packages:
-    """The kernel's packages in build/deb/, built unless the same have been; lsmod: see loaded()."""
+def deb(base: Base, lsmod: str = "", *more: pathlib.Path) -> Packages:
+    """The kernel's packages in build/deb/, built unless the same have been.
+
+    lsmod: see loaded(). more: fragments on top of FRAGMENT.
+    """
     tree.check_exported()
     config = sources.configuration(base)
     with lock("source"):
         commit = kernel.commits(base)["patched"]
-        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, FRAGMENT, lsmod)
+        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
         suffix = f"-{NAME}-{key[:8]}"
         kept = cache() / "kernels" / f"{KIND}-{key}"
         if not kept.is_dir():
-            build(base, commit, config, lsmod, suffix, kept)
+            build(base, commit, suffix, kept, config, lsmod, *more)
     made = []
     for path in sorted(kept.iterdir(), key=lambda path: "-image-" not in path.name):
         made.append(BUILD / KIND / path.name)
@@ -68,7 +72,16 @@ def deb(base: Base, lsmod: str = "") -> Packages:
     return Packages(made[0].name.partition("_")[0].removeprefix("linux-image-"), tuple(made))
 
 
-def build(base: Base, commit: str, config: pathlib.Path, lsmod: str, suffix: str, kept: pathlib.Path) -> None:
+def build(
+    base: Base,
+    commit: str,
+    suffix: str,
+    kept: pathlib.Path,
+    config: pathlib.Path,
+    lsmod: str,
+    *more: pathlib.Path,
+) -> None:
+    """Build and keep them; see configure()."""
     # bindeb-pkg leaves its packages beside the build directory.
     place = cache() / "build" / f"{KIND}-{digest(base.key, kernel.compiler())}"
     out = place / "linux"
@@ -87,10 +100,8 @@ def build(base: Base, commit: str, config: pathlib.Path, lsmod: str, suffix: str
     for path in place.glob("*_*"):
         path.unlink()
     with kernel.building(out):
-        configure(base.repo, out, config, lsmod)
-        count = kernel.make(
-            base.repo, out, KIND, "packages", log, f"LOCALVERSION={suffix}", "bindeb-pkg", env=env
-        )
+        configure(base.repo, out, config, lsmod, *more)
+        count = kernel.make(base.repo, out, KIND, "packages", log, f"LOCALVERSION={suffix}", "bindeb-pkg", env=env)
     # What was packed is there a second time.
     shutil.rmtree(out / "debian")
     say(f"{count} objects and their packages in {time.monotonic() - began:.0f} s; {out} keeps the next build short")
@@ -104,25 +115,33 @@ def build(base: Base, commit: str, config: pathlib.Path, lsmod: str, suffix: str
         path.unlink()
 
 
-def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod: str) -> None:
-    """Leave out/.config: Debian's configuration but for FRAGMENT, and of its modules those that `lsmod` names, if any.
+def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod: str, *more: pathlib.Path) -> None:
+    """Leave out/.config: Debian's configuration with FRAGMENT, of its modules those of `lsmod`, if any, and `more`.
 
-    What Debian has and this machine cannot build is said.
+    What Debian has and cannot be built here is said.
     """
-    make = (*kernel.make_line(KIND), "-C", src, f"O={out}")
-    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, FRAGMENT, env=kernel.ENV)
-    run(*make, "olddefconfig", env=kernel.ENV)
-    said = (out / ".config").read_text()
-    if missing := kernel.lost(kernel.asked([FRAGMENT]), said):
-        raise Fail(f"options asked for in {FRAGMENT.name} did not survive olddefconfig:\n  " + "\n  ".join(missing))
-    have = modules(said)
+    merge(src, out, config, FRAGMENT)
+    have = modules((out / ".config").read_text())
     if gone := sorted(modules(config.read_text()) - have):
         say(f"left out, because the tools here cannot build it: {', '.join(gone)}")
     if lsmod:
         (out / "lsmod").write_text(lsmod)
         # It asks what to do with options that it has made visible, and takes an empty line for their default.
-        run(*make, "localmodconfig", env={**kernel.ENV, "LSMOD": str(out / "lsmod")}, stdin="\n" * 1000)
-        say(f"{len(modules((out / '.config').read_text()))} of Debian's {len(have)} options that are modules are kept")
+        env = {**kernel.ENV, "LSMOD": str(out / "lsmod")}
+        run(*kernel.make_line(KIND), "-C", src, f"O={out}", "localmodconfig", env=env, stdin="\n" * 1000)
+        kept = modules((out / ".config").read_text())
+        say(f"{len(kept)} of the {len(have)} options that are modules are kept")
+    if more:
+        merge(src, out, out / ".config", *more)
+
+
+def merge(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, *fragments: pathlib.Path) -> None:
+    """Leave out/.config: a configuration with fragments, which it has to have as they are."""
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, *fragments, env=kernel.ENV)
+    run(*kernel.make_line(KIND), "-C", src, f"O={out}", "olddefconfig", env=kernel.ENV)
+    if missing := kernel.lost(kernel.asked(fragments), (out / ".config").read_text()):
+        names = ", ".join(path.name for path in fragments)
+        raise Fail(f"options asked for in {names} did not survive olddefconfig:\n  " + "\n  ".join(missing))
 
 
 def modules(config: str) -> set[str]:

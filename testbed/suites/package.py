@@ -68,7 +68,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     kind = deb.KIND
     tally.suite = "packages"
     host.setup(host.DEB)
-    made = tally.run("the kernel's packages are built", deb.deb, base, deb.loaded(deb.GUEST))
+    made = tally.run("the kernel's packages are built", deb.deb, base, deb.loaded(deb.GUEST), deb.GUEST_FRAGMENT)
     if not made:
         return
     name = made.files[0].name

@@ -104,7 +104,7 @@ def judge(
     names = {path.rpartition("/")[2] for path in only}
     without = {} if only else left_out(topics, kind)
     text = BUILD / f"selftests-{what.name}.sh"
-    text.parent.mkdir(exist_ok=True)
+    text.parent.mkdir(parents=True, exist_ok=True)
     text.write_text(script(topics, kind, place, only, noise))
     guest.root()
     say(
