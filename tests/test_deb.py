@@ -11,9 +11,9 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.machines import deb, kernel
+from testbed.machines import boot, deb, debian, guest, kernel
 from testbed.series import base, topics
-from testbed.suites import selftests
+from testbed.suites import package, selftests
 
 CONFIG = "CONFIG_NFSD=m\nCONFIG_XFS_FS=m\nCONFIG_RUST_PHY=m\nCONFIG_DEBUG_INFO_BTF=y\n"
 LSMOD = "Module                  Size  Used by\nnfsd                 987136  11\n"
@@ -195,3 +195,66 @@ def test_what_judges_the_packages_is_there():
 def test_an_environment_of_the_users_does_not_reach_the_build():
     assert "LSMOD" not in kernel.ENV and kernel.make_line("deb") == ("make", "ARCH=x86_64")
     assert os.path.basename(deb.FRAGMENT) == "deb.config"
+
+
+@pytest.fixture
+def judged(packaged, place, monkeypatch):
+    """KIND=deb on packages and a guest that are not there; returns a function of what the guest says of the scripts."""
+    one = place / "topics/one/topic.toml"
+    one.write_text(
+        one.read_text() + 'selftests = ["net"]\npackages = ["net/fast.sh", "net/slow.sh"]\nshell = "start_a_server"\n'
+    )
+    machine = debian.Machine(place / "machine", "7.3.4-mine")
+    machine.place.mkdir()
+    for name in ("before", "after"):
+        (machine.place / name).write_text("0 boot/other\n")
+    (place / "kselftest-list.txt").write_text("net:fast.sh\nnet:slow.sh\n")
+    built = deb.Packages("7.3.4-mine", (place / "linux-image-7.3.4-mine_1_amd64.deb",))
+    monkeypatch.setattr(package.host, "setup", lambda wanted: None)
+    monkeypatch.setattr(deb, "deb", lambda base, lsmod, *more: built)
+    monkeypatch.setattr(debian, "with_kernel", lambda files, release: machine)
+    monkeypatch.setattr(kernel, "selftests", lambda base: place)
+    monkeypatch.setattr(guest, "root", lambda: None)
+    monkeypatch.setattr(package, "BUILD", place / "build")
+    monkeypatch.setattr(selftests, "BUILD", place / "build")
+    (place / "build").mkdir()
+
+    def run(looked, ktap):
+        texts = []
+
+        def guest_says(image, script, results, limit, kind):
+            assert image == machine.root("patched") / "boot/vmlinuz-7.3.4-mine" and kind == "deb"
+            texts.append(script.read_text())
+            results.mkdir(parents=True)
+            (results / "ktap").write_text(ktap if "run_kselftest" in texts[-1] else looked)
+            return results
+
+        monkeypatch.setattr(boot, "boot", guest_says)
+        tally = util.Tally()
+        package.kernels(packaged, tally)
+        return tally, texts
+
+    return run
+
+
+LOOKED = "ok 1 the kernel is the package's\n"
+FAST, SLOW = "# ok 1 a case\nok 1 selftests: net: fast.sh\n", "# ok 1 a case\nok 2 selftests: net: slow.sh\n"
+
+
+def test_the_packages_are_installed_looked_at_and_judged(judged):
+    tally, (first, second) = judged(LOOKED, FAST + SLOW)
+    assert not tally.failed and {"patched: fast.sh: a case", "the kernel is the package's"} <= {
+        case.name for case in tally.cases
+    }
+    assert "export RELEASE=7.3.4-mine\n" in first and first.index("start_a_server") < first.index("guest/kernel.sh")
+    assert "-t net:fast.sh -t net:slow.sh" in second
+
+
+def test_a_script_that_did_not_run_is_a_failure(judged):
+    tally, _ = judged(LOOKED, FAST)
+    assert [case.problem.partition(";")[0] for case in tally.cases if case.problem] == ["slow.sh was not run"]
+
+
+def test_a_guest_that_looked_at_nothing_is_a_failure(judged):
+    tally, _ = judged("", FAST + SLOW)
+    assert [case.name for case in tally.cases if case.problem] == ["the guest looked at it"]
