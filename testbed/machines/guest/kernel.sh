@@ -8,7 +8,7 @@ check() {
 	local name=$1 verdict=ok
 	shift
 	"$@" || verdict="not ok"
-	echo "$verdict $((++n)) $name" | tee -a /results/ktap
+	echo "$verdict $((++n)) $name"
 }
 
 booted() {
@@ -35,11 +35,13 @@ mounted() {
 	cmp /tmp/data "$EXPORT"/data-"$1"
 }
 
-check "the kernel is the package's" booted
-for module in sunrpc nfsd; do
-	check "$module is the package's" loaded $module
-done
-for version in 3 4.0 4.2; do
-	check "a mount by NFSv$version holds what is written" mounted $version
-done
+{
+	check "the kernel is the package's" booted
+	for module in sunrpc nfsd; do
+		check "$module is the package's" loaded $module
+	done
+	for version in 3 4.0 4.2; do
+		check "a mount by NFSv$version holds what is written" mounted $version
+	done
+} | tee /results/ktap
 exit 0
