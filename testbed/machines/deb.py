@@ -25,7 +25,7 @@ FRAGMENT = kernel.CONFIGS / "deb.config"
 GUEST = kernel.CONFIGS / "deb.lsmod"
 GUEST_FRAGMENT = kernel.CONFIGS / "deb-guest.config"
 # Gigabytes of a build with all modules, and of one with some.
-SPACE = {"": 25.0, "some": 6.0}
+SPACE = {"": 15.0, "some": 4.0}
 LOADED = re.compile(r"^(\w+)\s+\d+\s+\d+", re.M)
 
 
