@@ -185,6 +185,11 @@ def test_a_configuration_that_cannot_be_had_is_said(packaged, monkeypatch):
         base.configuration(other)
 
 
+def test_a_tree_of_the_users_takes_the_configuration_that_is_there(packaged, ksrc, monkeypatch):
+    monkeypatch.setattr(base, "candidate", lambda wanted: ("Could not resolve host", None))
+    assert base.configuration(base.from_tree(ksrc)).read_text() == CONFIG
+
+
 def test_what_judges_the_packages_is_there():
     found = {script: topic.name for topic in topics.series() for script in topic.packages}
     assert found

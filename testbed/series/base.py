@@ -252,6 +252,11 @@ def configuration(base: Base) -> pathlib.Path:
         kept = place / f"{wanted.config}_{version}"
         if not version or not kept.is_file():
             apt, offered = candidate(wanted)
+            have = [path for path in place.glob(f"{wanted.config}_*") if path.suffix != ".part"]
+            have.sort(key=lambda path: path.stat().st_mtime)
+            if not offered and not version and have:
+                say(f"the Debian mirror could not be reached; using {have[-1].name} from the cache")
+                return have[-1]
             if not offered:
                 raise Fail(
                     f"the Debian mirror of this machine could not be reached, and {wanted.config} is not in the cache: "
