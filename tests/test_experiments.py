@@ -152,6 +152,7 @@ WRONG = {
     "wrong type": (LOAD, "threads = 2", 'threads = "2"', "server.threads: '2' is not of type integer"),
     "no threads": (LOAD, "threads = 2", "threads = 0", "server.threads: 0 is less than the minimum of 1"),
     "negative": (LOAD, "service_ns = 1", "service_ns = -1", "server.service_ns: -1 is less than"),
+    "negative readahead": (LOAD, "service_ns = 1", "read_ahead_kb = -1", "server.read_ahead_kb: -1 is less than"),
     "no machine": (LOAD, 'machine = "sim"\n', "", "lacks machine"),
     "no repeats": (LOAD, "repeats = 1\n", "", "lacks repeats"),
     "repeats of none": (WORK, "repeats = 2", "repeats = 0", "repeats: 0 is less than"),
@@ -777,3 +778,9 @@ def test_a_files_size_is_in_bytes(write):
         "a": 3072,
         "b": 7,
     }
+
+
+def test_a_disk_has_the_readahead_that_is_asked_for_before_there_is_a_file(write):
+    lines = server.made(write(LOAD.replace("service_ns = 1", "service_ns = 1\nread_ahead_kb = 0")), "/s")
+    assert lines[1:] == ["nfsd_disk 512 1", "echo 0 >/sys/block/$DISK/queue/read_ahead_kb", "nfsd_file bulk 64M"]
+    assert not [line for line in server.made(write(LOAD), "/s") if "read_ahead_kb" in line]

@@ -16,6 +16,7 @@ SERVER = schema.table(
         "disk_mb": schema.COUNT,
     },
     service_ns={"type": "integer", "minimum": 0},
+    read_ahead_kb={"type": "integer", "minimum": 0},
     knobs={"type": "object", "propertyNames": PLAIN, "additionalProperties": {"type": "integer", "minimum": 0}},
 )
 FILES: schema.Schema = {
@@ -61,9 +62,11 @@ def made(experiment: Experiment, selftests: str) -> list[str]:
     """The script's lines up to the export with its files."""
     server = experiment.data["server"]
     disk = f"nfsd_disk {server['disk_mb']}" + (f" {server['service_ns']}" if "service_ns" in server else "")
+    ahead = [server["read_ahead_kb"]] if "read_ahead_kb" in server else []
     return [
         f". /host{selftests}/{server['library']}",
         disk,
+        *(f"echo {kb} >/sys/block/$DISK/queue/read_ahead_kb" for kb in ahead),
         *(f"nfsd_file {name} {size}" for name, size in experiment.data["files"].items()),
     ]
 

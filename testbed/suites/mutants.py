@@ -2,8 +2,9 @@
 """What a topic's tests are worth: every patch of topics/NAME/mutants/ is a fault, and a test has to notice it.
 
 A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
-show only there; one in a litmus test is herd7's. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest
-to notice, in a guest. What noticed which is written to build/mutants/TOPIC.
+show only there; one in a litmus test is herd7's. It is put into the series as far as the topic goes, since a later
+topic may replace the code. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest to notice, in a guest
+with the whole series, as the selftests are of the whole series. What noticed which is written to build/mutants/TOPIC.
 """
 
 import concurrent.futures
@@ -66,15 +67,11 @@ def judge(base: Base, tally: Tally, topic: Topic) -> None:
 def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
     """Judge faults that KUnit or herd7 has to notice."""
     name = topic.name
-    brought = [
-        path
-        for one, _, commit in check.steps(base, store.series())
-        if one.name == name
-        for path in check.touched(base.repo, commit)
-    ]
+    commits = [commit for one, _, commit in check.steps(base, store.series()) if one.name == name]
+    brought = [path for commit in commits for path in check.touched(base.repo, commit)]
     configs = list(topic.kunit)
     with lock("source"):
-        kernel.checkout(base, kernel.commits(base)["patched"])
+        kernel.checkout(base, commits[-1])
         problem, counts = kunit(base, configs, outcome.with_name(f"{name}-none.log"))
         tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
         if problem:
@@ -152,7 +149,7 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
 
     applied = git(base.repo, "apply", fault, check=False)
     if applied.returncode:
-        raise Fail(f"it does not apply to the queue:\n{applied.stdout.rstrip()}")
+        raise Fail(f"it does not apply to the series as far as its topic:\n{applied.stdout.rstrip()}")
     settle()
     try:
         yield changed
