@@ -24,7 +24,6 @@ PACKAGES = {
     "fio": "real load through a real mount",
     "kmod": "modprobe, which nfs-utils calls",
     "procps": "ps, pgrep, sysctl",
-    "python3-yaml": "the kernel's own tool for netlink reads its specifications",
     "git": "`git status` as real work (the experiment work)",
     "tcc": "a compiler in one small program, to read headers with",
     "libc6-dev": "some thousand real headers, for the compiler and as a tree to walk",
