@@ -27,6 +27,9 @@ post: setup
 tree: setup
 	@$(TESTBED) tree $(if $(FORCE),--force)
 
+deb: setup
+	@$(TESTBED) $@ $(if $(LSMOD),--lsmod "$(LSMOD)")
+
 kernels: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
 
@@ -48,4 +51,4 @@ mutants: setup
 conformance: setup
 	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(RECORD),--record)
 
-.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms check check-exported clean
+.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms deb check check-exported clean

@@ -2,6 +2,7 @@
 """The testbed's command line; the Makefile is a thin alias for it. `python3 -m testbed COMMAND`."""
 
 import argparse
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import host
-from .machines import kernel
+from .machines import deb, kernel
 from .machines import shell as machine
 from .report import documents, results
 from .report import figures as quoted
@@ -19,8 +20,8 @@ from .util import BUILD, ROOT, TREE, Fail, Tally, cache, lane, read_junit, say
 
 Arguments = argparse.Namespace
 # What has a meaning in a lane (LTS=).
-LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "test", "kunit", "shell", "gdb",
-                 "bench", "record", "results", "clean")
+LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "deb", "test", "kunit", "shell",
+                 "gdb", "bench", "record", "results", "clean")
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
 
 
@@ -74,6 +75,16 @@ def make_post(args: Arguments) -> None:
 def make_dkms(_: Arguments) -> None:
     """the series as a Debian package of modules for Debian's own kernel"""
     dkms.dkms(base.find())
+
+
+@command(option("--lsmod", type=pathlib.Path, metavar="FILE",
+                help="what lsmod says on the server: no other modules are built (LSMOD=)"), name="deb")
+def make_deb(args: Arguments) -> None:
+    """the patched kernel as Debian packages, configured as Debian's own"""
+    loaded = deb.loaded(args.lsmod) if args.lsmod else ""
+    host.setup(host.DEB)
+    made = deb.deb(base.find(), loaded)
+    say(f"Linux {made.release}: `apt install {' '.join(map(str, made.files))}` on the server, then boot it")
 
 
 @command()
@@ -151,9 +162,9 @@ TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and s
 def test(args: Arguments) -> int:
     """everything that is tested; ends with "N passed, N failed\""""
     tally = Tally()
-    if args.kind == package.KIND:
+    if args.kind in package.SUITES:
         only = selftests.named(args.only, args.kind)[1] if args.only else []
-        package.package(base.find(), tally, only, args.noise)
+        package.SUITES[args.kind](base.find(), tally, only, args.noise)
         return tally.close(None if only else BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
     if args.only:
         of, scripts = selftests.named(args.only, args.kind)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Mapping
 
 from .util import Fail, cache, lock, run, say, whole
 
@@ -42,6 +43,16 @@ PACKAGES = {
     "mypy": "reads the testbed's types",
 }
 
+# What make deb needs beyond these.
+DEB = {
+    "debhelper": "the kernel's `make bindeb-pkg`",
+    "kmod": "depmod, for the modules in a package",
+    "libssl-dev": "the program that signs modules",
+    "openssl": "the key they are signed with",
+    "libdw-dev": "`make bindeb-pkg` asks for it",
+    "dpkg-dev": "the same",
+}
+
 
 def installed(package: str) -> bool:
     done = run("dpkg-query", "-W", "-f", "${Status}", package, check=False)
@@ -62,16 +73,16 @@ def as_root(*argv: str) -> None:
         )
 
 
-def setup() -> None:
-    """Install the packages that are missing; nothing is started, no setting is changed."""
+def setup(wanted: Mapping[str, str] = PACKAGES) -> None:
+    """Install those packages that are missing; nothing is started, no setting is changed."""
     if not shutil.which("dpkg-query") or not shutil.which("apt-get"):
         raise Fail(
             "this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
-            "these packages hold and put the programs on PATH: " + " ".join(PACKAGES)
+            "these packages hold and put the programs on PATH: " + " ".join(wanted)
         )
-    missing = [name for name in PACKAGES if not installed(name)]
+    missing = [name for name in wanted if not installed(name)]
     if missing:
-        say("installing " + ", ".join(f"{name} ({PACKAGES[name]})" for name in missing))
+        say("installing " + ", ".join(f"{name} ({wanted[name]})" for name in missing))
         as_root("apt-get", "update", "-q")
         as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)
 

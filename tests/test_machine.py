@@ -37,6 +37,21 @@ def test_every_fragment_asks_for_something(kind):
     assert kernel.for_qemu(kind) == (kind == "x86")
 
 
+def test_a_kind_of_machine_that_there_is_not_is_none_of_qemus():
+    for kind in kernel.PACKAGED:
+        assert kernel.for_qemu(kind) and kernel.counted(kind) and not kernel.simulated(kind)
+    assert not kernel.counted("x86") and not kernel.simulated("host")
+    with pytest.raises(KeyError):
+        kernel.for_qemu("arm")
+
+
+@pytest.mark.parametrize("kind, cpus", [("x86", "2"), ("debian", "1"), ("deb", "1")])
+def test_debians_kernels_have_a_clock_that_counts_instructions(tmp_path, kind, cpus):
+    image = tmp_path / "root/boot/vmlinuz-7"
+    with boot.machine(kind, image, tmp_path / "run.sh", tmp_path, (), False, root=tmp_path) as (line, _):
+        assert line[line.index("-smp") + 1] == cpus and ("-icount" in line) == (cpus == "1")
+
+
 def write(path, when):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("x")
@@ -204,9 +219,11 @@ def test_what_is_left_out_need_not_fail_on_base(filled, place):
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
     (place / "topics/two/fails-on-base.x86").write_text("rdma.sh: a case\n")
     found = topics.series()
-    assert suites.left_out(found, "x86") == suites.left_out(found, "debian") == {"slow.sh": "it is slow"}
+    assert suites.left_out(found, "x86") == {"slow.sh": "it is slow"} and not suites.left_out(found, "debian")
     assert suites.left_out(found, "debug") == {"rdma.sh": "no device"}
     assert suites.fails_on_base(found, "x86") == {"fast.sh: a case: with a colon", "rdma.sh: a case"}
+    # It has the devices of x86, and time to count on.
+    assert suites.fails_on_base(found, "debian") == {*suites.fails_on_base(found, "x86"), "slow.sh: a case"}
     assert suites.fails_on_base(found, "sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 
 

@@ -63,7 +63,7 @@ def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86', 'debian')"),
+        (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86', 'debian', 'deb')"),
         (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
         (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
         (["test", "--noise", "0"], "invalid choice: 0"),

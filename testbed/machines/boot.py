@@ -53,7 +53,7 @@ def machine(
         yield uml.command(image, simulated, words), []
         return
     with qemu.disk() as disk:
-        yield qemu.command(image, root, script, results, disk, words, terminal), [disk]
+        yield qemu.command(image, root, script, results, disk, words, terminal, kernel.counted(kind)), [disk]
 
 
 def boot(

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from .. import schema
 from ..series import topics as store
@@ -27,6 +27,8 @@ KINDS = {
     "debug": ("base", "topics", "uml", "debug"),
     "x86": ("base", "topics", "x86"),
 }
+# What comes as Debian packages, which bring their own configuration, and is booted in QEMU from the root they are in.
+PACKAGED = ("debian", "deb")
 # What is compiled and never booted: {name: (its fragments, make's words for it)}.
 COMPILED = {
     "check": (("base", "topics", "uml", "kunit"), ("ARCH=um", "SUBARCH=x86_64")),
@@ -43,8 +45,8 @@ ENV = {
     "KCFLAGS": "",
     "LC_ALL": "C",
 }
-# How many a first build makes, about: only the progress bar wants to know.
-OBJECTS = {"x86": 2060}
+# How many a first build makes, about: only the progress bar wants to know. Of a package it depends on the modules.
+OBJECTS: dict[str, int | None] = {"x86": 2060, "deb": None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,12 @@ def everything(kind: str = "check") -> Flavour:
 
 def for_qemu(kind: str) -> bool:
     """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
-    return "uml" not in KINDS.get(kind, ())
+    return kind in PACKAGED or "uml" not in KINDS[kind]
+
+
+def counted(kind: str) -> bool:
+    """Whether a kind's clock counts instructions: Debian's kernels have no other way to tell the time of a disk."""
+    return kind in PACKAGED
 
 
 def simulated(kind: str) -> bool:
@@ -113,7 +120,8 @@ def make_line(kind: str) -> tuple[str, ...]:
     words = (
         COMPILED[kind][1] if kind in COMPILED else ("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")
     )
-    return ("make", *words, "LOCALVERSION=")
+    # Packages have a version of their own.
+    return ("make", *words, *(() if kind in PACKAGED else ("LOCALVERSION=",)))
 
 
 def image(kind: str) -> str:
@@ -210,16 +218,27 @@ def building(out: pathlib.Path) -> Iterator[None]:
     (out / "building").unlink()
 
 
-def make(src: pathlib.Path, out: pathlib.Path, kind: str, title: str, log: pathlib.Path) -> int:
-    """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`."""
+def make(
+    src: pathlib.Path,
+    out: pathlib.Path,
+    kind: str,
+    title: str,
+    log: pathlib.Path,
+    *words: object,
+    env: Mapping[str, str] = ENV,
+) -> int:
+    """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`.
+
+    words: more of make's, if the target is not its first one.
+    """
     total = None if (out / "vmlinux").is_file() else OBJECTS.get(kind, 1240)
     log.parent.mkdir(parents=True, exist_ok=True)
-    argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}"]
+    argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *words]
     count = 0
     with open(log, "w", buffering=1) as text, bar(total, title, "objects") as progress:
         build = subprocess.Popen(
             [str(a) for a in argv],
-            env={**os.environ, **ENV},
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

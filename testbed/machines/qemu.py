@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""An x86-64 machine by QEMU, with two emulated CPUs on real time and the devices that User-mode Linux has not.
+"""An x86-64 machine by QEMU, with the devices that User-mode Linux has not. It works where there is no KVM.
 
-CPUs are emulated (TCG), each in a thread of its own, so that it works where there is no KVM, and races are real; how
-long anything takes there means nothing.
+Two CPUs are emulated (TCG), each in a thread of its own on real time: races are real, and how long anything takes means
+nothing. Or there is one CPU, whose clock counts its instructions and jumps to the next timer when it has none to run:
+then a disk that takes 10 ms takes as long as in User-mode Linux's simulated time, on any kernel.
 """
 
 import contextlib
@@ -14,6 +15,9 @@ from ..util import cache
 
 MEMORY = "4G"
 CPUS = 2
+# One instruction is a nanosecond.
+COUNTED = ("-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-smp", "1")
+FREE = ("-accel", "tcg,thread=multi", "-smp", str(CPUS))
 # Memory as a disk, which xfs can be mounted on with DAX.
 PMEM = "512M!1G"
 DISK_MB = 1024
@@ -46,8 +50,11 @@ def command(
     disk: int,
     words: Sequence[object] = (),
     terminal: bool = False,
+    counted: bool = False,
 ) -> list[str]:
     """The command line. With `terminal`, ours is the guest's: Ctrl-C is a character, and results/console has it all.
+
+    With `counted`, the clock counts instructions.
 
     A kernel of Debian's, vmlinuz-X, has its initial RAM disk beside it, as initrd.img-X.
     """
@@ -64,6 +71,8 @@ def command(
         "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
         "panic=-1",
         "rcupdate.rcu_cpu_stall_timeout=120",
+        # No other clock is there to find the counted one wrong by.
+        *(["tsc=reliable"] if counted else []),
         f"RUN={script}",
         f"RESULTS={results}",
         *words,
@@ -77,12 +86,9 @@ def command(
         str(word)
         for word in [
             "qemu-system-x86_64",
-            "-accel",
-            "tcg,thread=multi",
+            *(COUNTED if counted else FREE),
             "-cpu",
             "max",
-            "-smp",
-            CPUS,
             "-m",
             MEMORY,
             "-nodefaults",

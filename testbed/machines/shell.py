@@ -30,9 +30,18 @@ def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
     return next(iter(kernel.flavours(kind).items()))
 
 
-def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[int, int], term: str) -> str:
-    """What the guest runs: what the topics say has to be up, in the directory of their selftests, then a prompt."""
+def server(topics: Sequence[Topic], tests: pathlib.Path) -> list[str]:
+    """Lines that bring up what the topics say has to be up, in the directory of their selftests."""
     first = next((target for topic in topics for target in topic.selftests), "")
+    return [
+        f"cd /host{shlex.quote(str(tests / first))} || exit 1",
+        *(topic.prepare for topic in topics if topic.prepare),
+        *(topic.shell.rstrip() for topic in topics if topic.shell),
+    ]
+
+
+def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[int, int], term: str) -> str:
+    """What the guest runs: what the topics say has to be up, then a prompt."""
     setting = {
         "TERMINAL": "ttyS0" if kernel.for_qemu(kind) else "tty0",
         "COLUMNS": size[0],
@@ -46,9 +55,7 @@ def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[
                 "# Variables and functions that come now are there at the prompt, too.",
                 "set -a",
                 *(f"{name}={shlex.quote(str(value))}" for name, value in setting.items()),
-                f"cd /host{shlex.quote(str(tests / first))} || exit 1",
-                *(topic.prepare for topic in topics if topic.prepare),
-                *(topic.shell.rstrip() for topic in topics if topic.shell),
+                *server(topics, tests),
                 "set +a",
                 f". /host{shlex.quote(str(INSIDE))}",
             ]

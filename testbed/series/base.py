@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -32,9 +33,17 @@ class Package:
     def name(self) -> str:
         return f"linux-source-{self.series}"
 
+    @property
+    def config(self) -> str:
+        """The package beside it that has the configurations of Debian's own kernels."""
+        return f"linux-config-{self.series}"
+
 
 # {what LTS= names: the base of that lane}; "" is the base of the series itself.
 PACKAGES = {"": Package("7.3", "trixie-backports"), "6.12": Package("6.12", "trixie")}
+
+# Of the configurations in linux-config, that of linux-image-amd64.
+CONFIGURATION = "config.amd64_none_amd64.xz"
 
 # The repository's history depends on nobody's settings, so that a patch comes out the same everywhere.
 GIT_ENV = {
@@ -78,6 +87,11 @@ class Base:
     @property
     def key(self) -> str:
         return digest(self.name, self.commit)
+
+    @property
+    def revision(self) -> str:
+        """The version of Debian's package; of a tree of the user's own, the one that a package would begin with."""
+        return self.name.rstrip(")").rpartition(" ")[2] if self.packaged else f"{self.name.split()[1]}-1"
 
 
 def package() -> Package:
@@ -227,3 +241,41 @@ def unpack(wanted: Package, offered: str, apt: list[str] | str) -> None:
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
         git(part, "commit", "-q", "-m", f"{wanted.name} {offered}", env=when)
         git(part, "branch", "-f", "base")
+
+
+def configuration(base: Base) -> pathlib.Path:
+    """The file with Debian's configuration of the kernel that the base is; of a tree of the user's, of its series."""
+    wanted = package()
+    with lock("base"):
+        place = cache() / "base"
+        version = base.revision if base.packaged else None
+        kept = place / f"{wanted.config}_{version}"
+        if not version or not kept.is_file():
+            apt, offered = candidate(wanted)
+            have = [path for path in place.glob(f"{wanted.config}_*") if path.suffix != ".part"]
+            have.sort(key=lambda path: path.stat().st_mtime)
+            if not offered and not version and have:
+                say(f"the Debian mirror could not be reached; using {have[-1].name} from the cache")
+                return have[-1]
+            if not offered:
+                raise Fail(
+                    f"the Debian mirror of this machine could not be reached, and {wanted.config} is not in the cache: "
+                    f"check the network and `apt-get update`\n{apt}"
+                )
+            version = version or offered
+            kept = place / f"{wanted.config}_{version}"
+            if not kept.is_file():
+                unpack_configuration(wanted, version, apt, kept)
+    return kept
+
+
+def unpack_configuration(wanted: Package, version: str, apt: list[str] | str, kept: pathlib.Path) -> None:
+    say(f"fetching {wanted.config} {version} from the Debian mirror of this machine")
+    with tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        place = pathlib.Path(scratch)
+        run("apt-get", *apt, "download", f"{wanted.config}={version}", cwd=place)
+        (deb,) = place.glob("*.deb")
+        run("dpkg-deb", "-x", deb, place)
+        (packed,) = place.glob(f"usr/src/*/{CONFIGURATION}")
+        with whole(kept) as part:
+            part.write_text(run("xz", "-dc", packed).stdout)

@@ -39,6 +39,7 @@ TOML = schema.table(
     maintainers=schema.STRINGS,
     config=schema.STRING,
     selftests=schema.STRINGS,
+    packages=schema.STRINGS,
     prepare=schema.STRING,
     shell=schema.STRING,
     kunit=schema.STRINGS,
@@ -66,6 +67,8 @@ class Topic:
     config: pathlib.Path | None
     # Directories below tools/testing/selftests.
     selftests: tuple[str, ...]
+    # Those of its scripts there that judge the packages of `make deb`.
+    packages: tuple[str, ...]
     # Shell that the guest runs before the selftests.
     prepare: str
     # Shell that `make shell` runs before there is a prompt, in the topic's first directory of selftests.
@@ -261,7 +264,9 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
     several = {
         key: tuple(data.get(key, ()))
-        for key in ("lists", "maintainers", "depends_on", "selftests", "kunit", "compile", "readme", "quotes")
+        for key in (
+            "lists", "maintainers", "depends_on", "selftests", "packages", "kunit", "compile", "readme", "quotes"
+        )
     }
     return Topic(
         home.name,

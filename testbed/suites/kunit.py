@@ -36,7 +36,7 @@ def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only:
         return
     debug = "debug" if kind == "debug" else ""
     log, verdicts = BUILD / f"kunit{debug}.log", BUILD / f"kunit{debug}.json"
-    BUILD.mkdir(exist_ok=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
     verdicts.unlink(missing_ok=True)
     with lock("source"):
         kernel.checkout(base, kernel.commits(base)["patched"])

@@ -1,41 +1,46 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The package of modules on a Debian machine: installed, loaded, judged by the selftests, and purged."""
+"""What an administrator installs on a Debian machine, in a guest: installed, booted, judged by selftests, and purged.
+
+That is a package of modules for Debian's own kernel (make dkms, KIND=debian), or packages of a kernel (make deb,
+KIND=deb).
+"""
 
 import difflib
 import pathlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
-from ..machines import boot, debian, kernel
+from .. import host
+from ..machines import boot, deb, debian, kernel, shell
 from ..series import dkms
 from ..series.base import Base
 from ..util import BUILD, Fail, Tally, lane
 from . import selftests
 
-KIND = "debian"
 LIMIT = 1800
 # What dkms itself makes when it builds the first module, and keeps for the next: its key.
 DKMS_OWN = re.compile(r"\bvar/lib/dkms/mok\.(key|pub)$")
-SCRIPT = pathlib.Path(boot.__file__).with_name("guest") / "modules.sh"
+GUEST = pathlib.Path(boot.__file__).with_name("guest")
 
 
-def package(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0) -> None:
+def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0) -> None:
     """Make the package and install it; then the selftests without and with it, or those named: see selftests()."""
     if lane():
         raise Fail(f"make dkms has no package for the lane {lane()}: unset LTS")
     tally.suite = "package"
     made = dkms.dkms(base)
     release = dkms.release(base)
-    machine = tally.run(f"{made.name} can be installed and purged", debian.machine, made, release)
+    machine = tally.run(f"{made.name} can be installed and purged", debian.with_modules, made, release)
     if not machine:
         return
+    kind = "debian"
     for module in dkms.MODULES:
         tally.run(f"dkms has built and installed {module}", built, machine, module)
     tally.that("dkms refuses to build it for another kernel", refused(machine.said("other.log")))
     tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     if not only:
-        modules(tally, machine)
-    what, topics = next(iter(kernel.flavours(KIND).items()))
+        looked(tally, machine.image("patched"), GUEST / "modules.sh", kind)
+    what, topics = next(iter(kernel.flavours(kind).items()))
     images = {name: machine.image(name) for name in ("base", "patched")}
     selftests.judge(tally, what, topics, kernel.selftests(base), images, only, noise)
 
@@ -58,13 +63,42 @@ def traces(before: str, after: str) -> str:
     return "\n".join(line for line in difflib.unified_diff(old, new, "before", "after", "", "", 0, ""))
 
 
-def modules(tally: Tally, machine: debian.Machine) -> None:
-    """Which modules are loaded, and that those of other sources are refused."""
-    results = BUILD / "package"
+def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0) -> None:
+    """Build the kernel's packages with the guest's modules and install them; then the topics' selftests for them."""
+    kind = deb.KIND
+    tally.suite = "packages"
+    host.setup(host.DEB)
+    made = tally.run("the kernel's packages are built", deb.deb, base, deb.loaded(deb.GUEST), deb.GUEST_FRAGMENT)
+    if not made:
+        return
+    name = made.files[0].name
+    machine = tally.run(f"{name} can be installed and purged", debian.with_kernel, made.files, made.release)
+    if not machine:
+        return
+    tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     image = machine.image("patched")
-    tally.run("the guest with the package is healthy", boot.boot, image, SCRIPT, results, LIMIT, KIND)
+    place = kernel.selftests(base)
+    what, topics = next(iter(kernel.flavours(kind).items()))
+    if not only:
+        text = BUILD / "packages.sh"
+        inside = GUEST / "kernel.sh"
+        lines = ["#!/bin/bash", f"export RELEASE={made.release}", *shell.server(topics, place), f". /host{inside}"]
+        text.write_text("\n".join(lines) + "\n")
+        looked(tally, image, text, kind)
+        only = [script for topic in topics for script in topic.packages]
+    selftests.judge(tally, what, topics, place, {"patched": image}, only, noise)
+
+
+def looked(tally: Tally, image: pathlib.Path, script: pathlib.Path, kind: str) -> None:
+    """Boot a machine with what was installed, and count what the script says of it."""
+    results = BUILD / "package"
+    tally.run("the guest with what was installed is healthy", boot.boot, image, script, results, LIMIT, kind)
     said = results / "ktap"
     cases = selftests.ktap(said.read_text()) if said.is_file() else {}
-    tally.that("the guest looked at the modules", "" if cases else f"no check was made; see {results}/console")
+    tally.that("the guest looked at it", "" if cases else f"no check was made; see {results}/console")
     for case, verdict in cases.items():
         tally.that(case, "" if verdict == "ok" else f"{verdict}; see {results}/console")
+
+
+# {KIND: what `make test` does}
+SUITES: Mapping[str, Callable[[Base, Tally, Collection[str], int], None]] = {"debian": modules, deb.KIND: kernels}

@@ -10,7 +10,7 @@ check() {
 	local name=$1 verdict=ok
 	shift
 	"$@" || verdict="not ok"
-	echo "$verdict $((++n)) $name" | tee -a /results/ktap
+	echo "$verdict $((++n)) $name"
 }
 
 unload() {
@@ -39,10 +39,12 @@ ours_is_refused() {
 	unload && insmod "$own"/sunrpc.ko.xz && refused "$ours"/lockd.ko.xz
 }
 
-for module in sunrpc auth_rpcgss rpcrdma lockd nfsd nfsv4; do
-	check "$module is the package's" loaded $module
-done
-check "the RPC server's modules can be unloaded" unload
-check "Debian's nfsd is refused beside the package's sunrpc" kernels_nfsd_is_refused
-check "the package's lockd is refused beside Debian's sunrpc" ours_is_refused
+{
+	for module in sunrpc auth_rpcgss rpcrdma lockd nfsd nfsv4; do
+		check "$module is the package's" loaded $module
+	done
+	check "the RPC server's modules can be unloaded" unload
+	check "Debian's nfsd is refused beside the package's sunrpc" kernels_nfsd_is_refused
+	check "the package's lockd is refused beside Debian's sunrpc" ours_is_refused
+} | tee /results/ktap
 exit 0

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
-# What mmdebstrap runs for a Debian machine that gets a package of modules, with the root as $2.
+# What mmdebstrap runs for a Debian machine that gets packages of ours, with the root as $2.
 set -e
 root=$2
 
-# The files that a package of modules could leave behind, and what is in them.
+# The files that a package of modules or of a kernel could leave behind, and what is in them.
 traces() {
 	(
 		cd "$root"
@@ -33,22 +33,27 @@ initramfs)
 		}
 	END
 	;;
-# With all of it there: install the package $3, keep the root as it is then and what was said in $4, and purge it.
-package)
-	package=$3
-	out=$4
+# With all of it there: install the packages $4…, keep the root as it is then and what was said in $3, and purge them.
+packages)
+	out=$3
+	shift 3
+	names=()
 	traces >"$out"/before
-	cp "$package" "$root"/tmp/package.deb
-	apt --no-install-recommends install /tmp/package.deb >"$out"/install.log 2>&1 || { cat "$out"/install.log; exit 1; }
-	rm "$root"/tmp/package.deb
-	cat "$root"/var/lib/dkms/*/*/*/*/log/make.log >"$out"/make.log
-	module=$(basename "$(dirname "$root"/usr/src/*/dkms.conf)")
-	headers=$(echo "$root"/usr/src/linux-headers-*-amd64)
-	chroot "$root" dkms build "${module%-*}/${module##*-}" -k 6.12.0-amd64 --kernelsourcedir "${headers#"$root"}" \
-		>"$out"/other.log 2>&1 && exit 1
+	for package in "$@"; do
+		names+=("$(dpkg-deb -f "$package" Package)")
+		cp "$package" "$root"/tmp
+	done
+	apt --no-install-recommends install "${@/#*\//\/tmp/}" >"$out"/install.log 2>&1 || { cat "$out"/install.log; exit 1; }
+	rm "$root"/tmp/*.deb
+	if [[ -d $root/var/lib/dkms ]]; then
+		cat "$root"/var/lib/dkms/*/*/*/*/log/make.log >"$out"/make.log
+		module=$(basename "$(dirname "$root"/usr/src/*/dkms.conf)")
+		headers=$(echo "$root"/usr/src/linux-headers-*-amd64)
+		chroot "$root" dkms build "${module%-*}/${module##*-}" -k 6.12.0-amd64 --kernelsourcedir "${headers#"$root"}" \
+			>"$out"/other.log 2>&1 && exit 1
+	fi
 	tar -C "$root" --one-file-system -cf "$out"/patched.tar .
-	name=$(dpkg-deb -f "$package" Package)
-	apt purge "$name" >"$out"/purge.log 2>&1 || { cat "$out"/purge.log; exit 1; }
+	apt purge "${names[@]}" >"$out"/purge.log 2>&1 || { cat "$out"/purge.log; exit 1; }
 	traces >"$out"/after
 	;;
 esac

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The patched kernel as Debian packages: in Debian's own configuration, by the kernel's own `make bindeb-pkg`.
+
+Debian's kernel has some four thousand modules, which two cores build for hours. What `lsmod` says on the server may
+name those it needs (the kernel's own `make localmodconfig`). The packages that are tested are built so, too, and with
+fewer of the other options.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+import time
+
+from ..series import base as sources
+from ..series import tree
+from ..series.base import Base
+from ..util import BUILD, Fail, cache, digest, lock, need_space, run, say, whole
+from . import guest, kernel
+
+KIND = "deb"
+NAME = "knfsd-queue"
+FRAGMENT = kernel.CONFIGS / "deb.config"
+# What the guest needs of Debian's modules, and what it does not need of the rest.
+GUEST = kernel.CONFIGS / "deb.lsmod"
+GUEST_FRAGMENT = kernel.CONFIGS / "deb-guest.config"
+# Gigabytes of a build with all modules, and of one with some.
+SPACE = {"": 15.0, "some": 4.0}
+LOADED = re.compile(r"^(\w+)\s+\d+\s+\d+", re.M)
+
+
+@dataclasses.dataclass(frozen=True)
+class Packages:
+    """What `uname -r` says of the kernel, and its packages: the image's first, and the headers'."""
+
+    release: str
+    files: tuple[pathlib.Path, ...]
+
+
+def loaded(lsmod: pathlib.Path) -> str:
+    """The text of a file that lsmod's output was written to on a server."""
+    if not lsmod.is_file():
+        raise Fail(f"LSMOD={lsmod}: no such file: `lsmod >FILE` on the server writes it")
+    text = lsmod.read_text(errors="replace")
+    names = LOADED.findall(text)
+    if not names:
+        raise Fail(f"LSMOD={lsmod}: is not what lsmod prints")
+    if "nfsd" not in names:
+        raise Fail(f"LSMOD={lsmod}: has no nfsd: what is not loaded is not built, so run lsmod while the server runs")
+    return text
+
+
+def deb(base: Base, lsmod: str = "", *more: pathlib.Path) -> Packages:
+    """The kernel's packages in build/deb/, built unless the same have been.
+
+    lsmod: see loaded(). more: fragments on top of FRAGMENT.
+    """
+    tree.check_exported()
+    config = sources.configuration(base)
+    with lock("source"):
+        commit = kernel.commits(base)["patched"]
+        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
+        suffix = f"-{NAME}-{key[:8]}"
+        kept = cache() / "kernels" / f"{KIND}-{key}"
+        if not kept.is_dir():
+            build(base, commit, suffix, kept, config, lsmod, *more)
+    made = []
+    for path in sorted(kept.iterdir(), key=lambda path: "-image-" not in path.name):
+        made.append(BUILD / KIND / path.name)
+        made[-1].parent.mkdir(parents=True, exist_ok=True)
+        kernel.link(path, made[-1])
+    return Packages(made[0].name.partition("_")[0].removeprefix("linux-image-"), tuple(made))
+
+
+def build(
+    base: Base,
+    commit: str,
+    suffix: str,
+    kept: pathlib.Path,
+    config: pathlib.Path,
+    lsmod: str,
+    *more: pathlib.Path,
+) -> None:
+    """Build and keep them; see configure()."""
+    # bindeb-pkg leaves its packages beside the build directory.
+    place = cache() / "build" / f"{KIND}-{digest(base.key, kernel.compiler())}"
+    out = place / "linux"
+    need_space(cache(), SPACE["some" if lsmod else ""], "building Debian packages of a kernel")
+    kernel.checkout(base, commit)
+    began = time.monotonic()
+    log = BUILD / KIND / "make.log"
+    say(f"building Debian packages of the patched kernel; what make says goes to {log}")
+    env = {
+        **kernel.ENV,
+        "KDEB_PKGVERSION": base.revision,
+        "KDEB_CHANGELOG_DIST": guest.SUITE,
+        "DEBFULLNAME": NAME,
+        "DEBEMAIL": sources.GIT_ENV["GIT_COMMITTER_EMAIL"],
+    }
+    for path in place.glob("*_*"):
+        path.unlink()
+    with kernel.building(out):
+        configure(base.repo, out, config, lsmod, *more)
+        count = kernel.make(base.repo, out, KIND, "packages", log, f"LOCALVERSION={suffix}", "bindeb-pkg", env=env)
+    # What was packed is there a second time.
+    shutil.rmtree(out / "debian")
+    say(f"{count} objects and their packages in {time.monotonic() - began:.0f} s; {out} keeps the next build short")
+    with whole(kept) as part:
+        part.mkdir()
+        # There is one more, of headers for programs: Debian has its own.
+        for name in ("image", "headers"):
+            (found,) = place.glob(f"linux-{name}-*{suffix}_*.deb")
+            found.rename(part / found.name)
+    for path in place.glob("*_*"):
+        path.unlink()
+
+
+def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod: str, *more: pathlib.Path) -> None:
+    """Leave out/.config: Debian's configuration with FRAGMENT, of its modules those of `lsmod`, if any, and `more`.
+
+    What Debian has and cannot be built here is said.
+    """
+    merge(src, out, config, FRAGMENT)
+    have = modules((out / ".config").read_text())
+    if gone := sorted(modules(config.read_text()) - have):
+        say(f"left out, because the tools here cannot build it: {', '.join(gone)}")
+    if lsmod:
+        (out / "lsmod").write_text(lsmod)
+        # It asks what to do with options that it has made visible, and takes an empty line for their default.
+        env = {**kernel.ENV, "LSMOD": str(out / "lsmod")}
+        run(*kernel.make_line(KIND), "-C", src, f"O={out}", "localmodconfig", env=env, stdin="\n" * 1000)
+        kept = modules((out / ".config").read_text())
+        say(f"{len(kept)} of the {len(have)} options that are modules are kept")
+    if more:
+        merge(src, out, out / ".config", *more)
+
+
+def merge(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, *fragments: pathlib.Path) -> None:
+    """Leave out/.config: a configuration with fragments, which it has to have as they are."""
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, *fragments, env=kernel.ENV)
+    run(*kernel.make_line(KIND), "-C", src, f"O={out}", "olddefconfig", env=kernel.ENV)
+    if missing := kernel.lost(kernel.asked(fragments), (out / ".config").read_text()):
+        names = ", ".join(path.name for path in fragments)
+        raise Fail(f"options asked for in {names} did not survive olddefconfig:\n  " + "\n  ".join(missing))
+
+
+def modules(config: str) -> set[str]:
+    """The options of a .config that are built as modules."""
+    return set(re.findall(r"^(CONFIG_\w+)=m$", config, re.M))
