@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # The tests of fstests that are quick and are of the group rw (READ and WRITE in all ways), by NFSv3 and 4.2, in the
 # default mode and with direct I/O.
-export FSTYP=nfs TEST_DEV=localhost:/srv/test TEST_DIR=/mnt/test SCRATCH_DEV=localhost:/srv/scratch SCRATCH_MNT=/mnt/scratch
+export FSTYP=nfs TEST_DIR=/mnt/test SCRATCH_MNT=/mnt/scratch
 
 mkdir /mnt/test /mnt/scratch /tmp/etc
 # The root is only read, and fstests wants users of its own.
@@ -23,6 +23,9 @@ mapfile -t tests < <(grep -lE '^_begin_fstest .*\brw\b' tests/generic/[0-9][0-9]
 for mode in 0 2; do
 	mode $mode
 	for version in 3 4.2; do
+		# fstests looks for what is mounted by the name that the server has for it.
+		[ $version = 3 ] && top=/srv || top=
+		export TEST_DEV=localhost:$top/test SCRATCH_DEV=localhost:$top/scratch
 		export NFS_MOUNT_OPTIONS="-o vers=$version" TEST_FS_MOUNT_OPTS="-o vers=$version"
 		export RESULT_BASE=/results/v$version-mode$mode
 		mkdir "$RESULT_BASE"

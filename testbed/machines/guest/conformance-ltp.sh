@@ -20,15 +20,15 @@ try()
 }
 
 # NFSv4 walks to what LTP exports from the root, and the guest's own cannot be exported: one that can takes its place.
-mkdir /tmp/root && mount -t tmpfs tmpfs /tmp/root || exit 1
+mkdir /tmp/top && mount -t tmpfs tmpfs /tmp/top || exit 1
 for dir in /*; do
 	if [ -L "$dir" ]; then
-		cp -d "$dir" /tmp/root
+		cp -d "$dir" /tmp/top
 	elif [ -d "$dir" ]; then
-		mkdir "/tmp/root$dir" && { [ "$dir" = /tmp ] || mount --rbind "$dir" "/tmp/root$dir"; } || exit 1
+		mkdir "/tmp/top$dir" && { [ "$dir" = /tmp ] || mount --rbind "$dir" "/tmp/top$dir"; } || exit 1
 	fi
 done
-mkdir /tmp/root/old && pivot_root /tmp/root /tmp/root/old || exit 1
+mkdir /tmp/top/old && pivot_root /tmp/top /tmp/top/old || exit 1
 # Where LTP's own namespace has to see what LTP mounts.
 mount --make-rshared / || exit 1
 exportfs -u "*:/srv" && exportfs -f || exit 1
