@@ -3,13 +3,7 @@
 # In a guest with the packages of `make deb`, its server up: is it their kernel, and does a mount of it hold what is
 # written? The release is in $RELEASE, the export's directory in $EXPORT.
 
-# check NAME COMMAND…
-check() {
-	local name=$1 verdict=ok
-	shift
-	"$@" || verdict="not ok"
-	echo "$verdict $((++n)) $name"
-}
+. "$(dirname "${BASH_SOURCE[0]}")"/verdicts.sh
 
 booted() {
 	[[ $(uname -r) == "$RELEASE" ]]

@@ -5,13 +5,7 @@ ours=/lib/modules/$(uname -r)/updates/dkms
 # Where dkms keeps the kernel's own while the package is there.
 own=$(echo /var/lib/dkms/*/original_module/"$(uname -r)"/x86_64)
 
-# check NAME COMMAND…
-check() {
-	local name=$1 verdict=ok
-	shift
-	"$@" || verdict="not ok"
-	echo "$verdict $((++n)) $name"
-}
+. "$(dirname "${BASH_SOURCE[0]}")"/verdicts.sh
 
 unload() {
 	umount /proc/fs/nfsd /var/lib/nfs/rpc_pipefs 2>/dev/null
