@@ -111,6 +111,7 @@ def checkout(tmp_path, monkeypatch):
         "config-files\nVersion: 1\n"
     )
     monkeypatch.setattr(origin.guest, "root", lambda: guest)
+    monkeypatch.setattr(origin.guest, "place", lambda: guest)
     ran = []
 
     def boots(one, base, out):

@@ -12,7 +12,7 @@ from ..machines import guest, kernel
 from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base
-from ..util import Fail, cache, digest, run, whole
+from ..util import Fail, digest, run, whole
 from .experiment import Experiment
 
 Origin = dict[str, Any]
@@ -125,10 +125,6 @@ def present() -> Base | None:
     return None
 
 
-def has_guest() -> bool:
-    return any((cache() / "guest").glob("*/guest-init"))
-
-
 def judge(experiment: Experiment, base: Base | None) -> Judgement:
     """What has changed since the result was recorded; what cannot be looked at without fetching it is not."""
     if not experiment.recorded.is_file():
@@ -151,7 +147,7 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
     found = []
     if base and base.name != origin["base"]["name"]:
         found.append(f"other base: recorded on {origin['base']['name']}, this is {base.name}")
-    if boots(experiment) and has_guest():
+    if boots(experiment) and guest.place().is_dir():
         found += differ("guest's packages", origin["guest"], packages(guest.root()))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
     # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.

@@ -32,6 +32,11 @@ NOTHING: Mapping[str, str] = {}
 STAGE1 = pathlib.Path(__file__).with_name("guest") / "init.sh"
 
 
+def place(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
+    """Where the root with packages beyond PACKAGES is, once it has been made."""
+    return cache() / "guest" / digest(SUITE, " ".join([*PACKAGES, *more]), STAGE1)
+
+
 def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     """The guest's root directory, made if it is not there; with packages beyond PACKAGES it is another one.
 
@@ -39,18 +44,18 @@ def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     can be deleted by plain rm; the guest sees those files as its root's own.
     """
     packages = [*PACKAGES, *more]
-    place = cache() / "guest" / digest(SUITE, " ".join(packages), STAGE1)
+    made = place(more)
     with lock("guest"):
-        if not place.is_dir():
+        if not made.is_dir():
             need_space(cache(), 1.5, "the guest's root")
             say(f"making the guest's root ({SUITE}, {', '.join(packages)})")
-            tarball = place.with_suffix(".tar")
+            tarball = made.with_suffix(".tar")
             with whole(tarball) as part:
-                bootstrap(packages, part, place.with_suffix(".log"), host.mirror())
-            with whole(place) as part:
+                bootstrap(packages, part, made.with_suffix(".log"), host.mirror())
+            with whole(made) as part:
                 unpack(tarball, part)
             tarball.unlink()
-    return place
+    return made
 
 
 def bootstrap(
@@ -73,11 +78,11 @@ def bootstrap(
     )
 
 
-def unpack(tarball: pathlib.Path, place: pathlib.Path) -> None:
+def unpack(tarball: pathlib.Path, made: pathlib.Path) -> None:
     """A Debian root as a directory that a guest can be booted from."""
-    place.mkdir()
-    run("tar", "-xf", tarball, "-C", place, "--exclude=./dev/*", "--no-same-owner")
+    made.mkdir()
+    run("tar", "-xf", tarball, "-C", made, "--exclude=./dev/*", "--no-same-owner")
     for point in ("host", "results"):
-        (place / point).mkdir()
-    (place / "guest-init").write_bytes(STAGE1.read_bytes())
-    (place / "guest-init").chmod(0o755)
+        (made / point).mkdir()
+    (made / "guest-init").write_bytes(STAGE1.read_bytes())
+    (made / "guest-init").chmod(0o755)

@@ -6,7 +6,7 @@ import pathlib
 from ..experiments import experiment as experiments
 from ..experiments import origin, run
 from ..experiments.experiment import Experiment
-from ..machines import kernel
+from ..machines import guest, kernel
 from ..series import base as bases
 from ..series.base import Base
 from ..util import BUILD, Tally, say
@@ -85,7 +85,7 @@ def results() -> None:
     base, width = origin.present(), max((len(one.name) for one in every), default=0)
     if not base:
         say("no base is in the cache: results are not held against one")
-    if not origin.has_guest():
+    if not guest.place().is_dir():
         say("no guest is in the cache: results are not held against its packages")
     for experiment in every:
         print(f"{experiment.name + ':':{width + 1}} {origin.judge(experiment, base)}")
