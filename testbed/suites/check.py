@@ -315,11 +315,10 @@ def agree(topic: Topic) -> None:
     gone = [
         name
         for name in topic.kunit
-        # What it names, or tests beside that
-        if not any(f"+++ b/{name.rpartition('/')[0]}/" in path.read_text(errors="replace") for path in topic.patches)
+        if not any(f"+++ b/{name}\n" in path.read_text(errors="replace") for path in topic.patches)
     ]
     if gone:
-        raise Fail(f"topic.toml: kunit: no patch of the topic changes anything beside {', '.join(gone)}")
+        raise Fail(f"topic.toml: kunit: no patch of the topic brings or changes {', '.join(gone)}")
 
 
 def check(base: Base, tally: Tally) -> None:
