@@ -227,7 +227,7 @@ def judged(packaged, place, monkeypatch):
     def run(looked, ktap):
         texts = []
 
-        def guest_says(image, script, results, limit, kind):
+        def guest_says(image, script, results, limit, kind, root=None):
             assert image == machine.root("patched") / "boot/vmlinuz-7.3.4-mine" and kind == "deb"
             texts.append(script.read_text())
             results.mkdir(parents=True)

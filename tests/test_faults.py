@@ -10,6 +10,7 @@ from conftest import Fail
 
 from testbed.experiments import realtime, trace
 from testbed.machines import kernel
+from testbed.report import documents
 from testbed.series import base, topics
 from testbed.suites import kunit as suites
 from testbed.suites import litmus, mutants
@@ -187,3 +188,15 @@ def test_a_percentile_is_the_upper_edge_of_its_bucket():
         buckets = [0] * 256
         buckets[bucket(value)] = 10
         assert value < realtime.edge(buckets, 5) <= value * 1.25 + 1
+
+
+def test_what_noticed_is_read_again_and_counted(filled, place):
+    """The document counts by what noticed; a fault that no run has judged is not taken for one that was noticed."""
+    home = place / "topics/one/mutants"
+    home.mkdir()
+    for name, head in (("01-a", ""), ("02-b", "Selftest: net/x.sh\n"), ("03-c", ""), ("04-d", "")):
+        (home / f"{name}.patch").write_text(f"{head}\ndiff --git a/x b/x\n")
+    (home / "noticed").write_text("01-a\n    one\n    two\n02-b\n    x.sh: a case\n03-c\n    herd7: x.litmus: Never\n")
+    assert mutants.recorded(topics.series()[0])["01-a"] == ["one", "two"]
+    cells = [cell.strip() for cell in documents.mutants().splitlines()[2].split("|")]
+    assert cells[1:-1] == ["one", "4", "1", "1", "1", "1"]

@@ -143,7 +143,12 @@ def checkout(tmp_path_factory):
     base.git(kernel, "commit", "-q", "-m", "base")
     shutil.copytree(ROOT / "testbed", work / "testbed", ignore=shutil.ignore_patterns("__pycache__"))
     (work / "topics").mkdir()
-    for name, marks in {"README.md": ["topics"], "docs/maintainers.md": ["state", "upstream"]}.items():
+    marked = {
+        "README.md": ["topics"],
+        "docs/contributors.md": ["mutants"],
+        "docs/maintainers.md": ["state", "upstream"],
+    }
+    for name, marks in marked.items():
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("".join(f"<!-- {mark} -->\n\n<!-- /{mark} -->\n" for mark in marks))
     programs = tmp_path / "bin"

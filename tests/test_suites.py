@@ -223,3 +223,23 @@ def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
     tally = util.Tally()
     check.shell_scripts(tested, [], [], tally)
     assert [bool(case.problem) for case in tally.cases] == [True, False]
+
+
+def test_what_a_topics_selftests_need_is_in_their_guest(filled, place, monkeypatch):
+    home = place / "topics/one/topic.toml"
+    home.write_text(home.read_text() + 'selftests = ["net"]\n[guest]\nynl = "the modes"\n')
+    asked = []
+    monkeypatch.setattr(selftests, "BUILD", place / "build")
+    monkeypatch.setattr(selftests.guest, "root", lambda more: asked.append(dict(more)) or place / "root")
+
+    def boot(image, script, results, limit, kind, root):
+        assert root == place / "root"
+        results.mkdir(parents=True)
+        (results / "ktap").write_text("# ok 1 a case\nok 1 selftests: net: one.sh\n")
+
+    monkeypatch.setattr(selftests.boot, "boot", boot)
+    (place / "kselftest-list.txt").write_text("net:one.sh\n")
+    tally = util.Tally()
+    what = next(iter(kernel.flavours("sim")))
+    selftests.judge(tally, what, topics.series(), place, {"patched": place / "linux"})
+    assert asked == [{"ynl": "the modes"}] and not tally.failed

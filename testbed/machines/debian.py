@@ -40,11 +40,14 @@ class Machine:
         return (self.place / name).read_text(errors="replace")
 
 
-def with_modules(package: pathlib.Path, kernel: str) -> Machine:
-    """Machines without and with a package of modules, for Debian's kernel whose `uname -r` is `kernel`."""
+def with_modules(package: pathlib.Path, kernel: str, needs: Mapping[str, str]) -> Machine:
+    """Machines without and with a package of modules, for Debian's kernel whose `uname -r` is `kernel`.
+
+    needs: {package: what for} of what the selftests want beyond what every guest has.
+    """
     # linux-base is older in the suite than the kernel of its backports wants.
     more = [f"linux-base/{BACKPORTS}", f"linux-image-{kernel}", f"linux-headers-{kernel}"]
-    return machine([package], kernel, MODULES, more, ("base", "patched"))
+    return machine([package], kernel, {**MODULES, **needs}, more, ("base", "patched"))
 
 
 def with_kernel(packages: Sequence[pathlib.Path], kernel: str) -> Machine:

@@ -14,7 +14,7 @@ from ..series import topics as store
 from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, remove, say
-from . import boot, kernel
+from . import boot, guest, kernel
 
 INSIDE = pathlib.Path(__file__).with_name("guest") / "shell.sh"
 # User-mode Linux is told of page faults, timers and its processes' system calls by signals.
@@ -77,10 +77,9 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
     before = termios.tcgetattr(sys.stdin)
     try:
         with (
-            boot.machine(kind, image, text, results, ("quiet", "loglevel=1"), simulated=False, terminal=True) as (
-                line,
-                held,
-            ),
+            boot.machine(
+                kind, image, text, results, ("quiet", "loglevel=1"), simulated=False, terminal=True, root=root(topics)
+            ) as (line, held),
             open(results / "console", "ab") as log,
         ):
             # In our process group, or the terminal would not be the guest's.
@@ -89,6 +88,11 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
     if (results / "dmesg").is_file():
         boot.verdict(results / "dmesg", results / "exit", 0, 0)
+
+
+def root(topics: Sequence[Topic]) -> pathlib.Path:
+    """The guest's root, in which the topics' selftests run too."""
+    return guest.root(store.guest_packages(topics))
 
 
 def prepare(
@@ -145,5 +149,5 @@ def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -
     with open(results / "console", "wb") as console:
         # The terminal is gdb's: as the guest's console it would take Ctrl-C for a character.
         words = [f"con0=null,fd:{console.fileno()}"]
-        with boot.machine(kind, image, text, results, words, simulated=False) as (line, held):
+        with boot.machine(kind, image, text, results, words, simulated=False, root=root(topics)) as (line, held):
             subprocess.run(gdb_line(image, line), cwd=results, pass_fds=[*held, console.fileno()])

@@ -9,6 +9,7 @@ from ..experiments import experiment as experiments
 from ..experiments.run import read
 from ..series.base import PACKAGES
 from ..series.topics import everything, series, subject_of
+from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, say
 from .tables import markdown, table
 
@@ -78,6 +79,21 @@ def upstream() -> str:
     return table(["topic", "patch", "subject", "elsewhere"], rows, left=(0, 2, 3))
 
 
+def mutants() -> str:
+    """For each topic that has any, how many mutants there are, what noticed them, and how many no run has judged."""
+    rows = []
+    for topic in everything():
+        faults = {fault.stem: bool(suite.scripts(fault)) for fault in suite.faults(topic)}
+        by = {name: cases for name, cases in suite.recorded(topic).items() if name in faults}
+        litmus = [name for name, cases in by.items() if all(case.startswith("herd7: ") for case in cases)]
+        in_guest = [name for name in by if faults[name]]
+        if faults:
+            kunit = len(by) - len(litmus) - len(in_guest)
+            rows.append([topic.name, len(faults), kunit, len(in_guest), len(litmus), len(faults) - len(by)])
+    heads = ["topic", "mutants", "noticed by KUnit", "by a selftest", "by herd7", "not judged yet"]
+    return table(heads, rows, left=(0,))
+
+
 def parts() -> dict[str, dict[str, Part]]:
     """{document: {mark: what makes the part}}"""
     lanes = {
@@ -88,6 +104,7 @@ def parts() -> dict[str, dict[str, Part]]:
     }
     return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
             **({"docs/administrators.md": dict(lanes)} if lanes else {}),
+            "docs/contributors.md": {"mutants": mutants},
             "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
 
 

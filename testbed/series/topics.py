@@ -40,6 +40,7 @@ TOML = schema.table(
     config=schema.STRING,
     selftests=schema.STRINGS,
     packages=schema.STRINGS,
+    guest=schema.mapping(schema.STRING),
     prepare=schema.STRING,
     shell=schema.STRING,
     kunit=schema.STRINGS,
@@ -69,6 +70,8 @@ class Topic:
     selftests: tuple[str, ...]
     # Those of its scripts there that judge the packages of `make deb`.
     packages: tuple[str, ...]
+    # {Debian package that its selftests need in the guest, beyond what every guest has: what for}
+    guest: dict[str, str]
     # Shell that the guest runs before the selftests.
     prepare: str
     # Shell that `make shell` runs before there is a prompt, in the topic's first directory of selftests.
@@ -274,6 +277,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         data["title"],
         data["state"],
         config=config,
+        guest=data.get("guest", {}),
         prepare=data.get("prepare", ""),
         shell=data.get("shell", ""),
         upstream=data.get("upstream", {}),
@@ -334,6 +338,11 @@ def closure(topics: list[Topic], *names: str) -> list[Topic]:
             wanted.add(name)
             todo += named(topics, name).depends_on
     return [topic for topic in topics if topic.name in wanted]
+
+
+def guest_packages(topics: Iterable[Topic]) -> dict[str, str]:
+    """{Debian package: what for} of what the selftests of the topics need beyond what every guest has."""
+    return {package: why for topic in topics for package, why in topic.guest.items()}
 
 
 def read_cover(path: pathlib.Path) -> tuple[str, str]:

@@ -305,20 +305,24 @@ def stands_alone(base: Base, topics: list[Topic], topic: Topic) -> str:
     return tree.apply(base.repo, store.closure(topics, topic.name), base.commit, tree.ALONE)
 
 
-def agree(topic: Topic) -> None:
+def agree(topics: list[Topic], topic: Topic) -> None:
     said = tree.stands_on(topic.name, topic.letter)
     if sorted(said) != sorted(topic.depends_on):
         raise Fail(
             f"topic.toml: {', '.join(topic.depends_on) or 'nothing'}; the cover letter's `Stands on:`: "
             f"{', '.join(said) or 'the base alone'}"
         )
+    patches = [path for one in store.closure(topics, topic.name) for path in one.patches]
     gone = [
         name
         for name in topic.kunit
-        if not any(f"+++ b/{name}\n" in path.read_text(errors="replace") for path in topic.patches)
+        if not any(f"+++ b/{name}\n" in path.read_text(errors="replace") for path in patches)
     ]
     if gone:
-        raise Fail(f"topic.toml: kunit: no patch of the topic brings or changes {', '.join(gone)}")
+        raise Fail(
+            f"topic.toml: kunit: no patch of the topic, or of one that it depends on, brings or changes "
+            f"{', '.join(gone)}"
+        )
 
 
 def check(base: Base, tally: Tally) -> None:
@@ -332,7 +336,8 @@ def check(base: Base, tally: Tally) -> None:
         if not tally.run(f"the queue applies on {base.name}", kernel.commits, base):
             return
         for topic in topics:
-            tally.run(f"{topic.name}: topic.toml and the cover letter agree on what it depends on", agree, topic)
+            what = f"{topic.name}: topic.toml and the cover letter agree on what it depends on"
+            tally.run(what, agree, topics, topic)
             tally.run(
                 f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})",
                 once,

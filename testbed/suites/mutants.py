@@ -34,6 +34,20 @@ def faults(topic: Topic) -> list[pathlib.Path]:
     return sorted((topic.home / "mutants").glob("*.patch"))
 
 
+def recorded(topic: Topic) -> dict[str, list[str]]:
+    """{fault: what noticed it}, of what was kept from the last run of each."""
+    path = topic.home / "mutants" / "noticed"
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        if line.startswith(" "):
+            found[name].append(line.strip())
+        else:
+            name = line
+            found[name] = []
+    return found
+
+
 def mutants(base: Base, tally: Tally, names: Iterable[str] = ()) -> None:
     """Judge the mutants of the topics named, or of all that have any."""
     topics = store.series()

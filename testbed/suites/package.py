@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from .. import host
 from ..machines import boot, deb, debian, kernel, shell
 from ..series import dkms
+from ..series import topics as store
 from ..series.base import Base
 from ..util import BUILD, Fail, Tally, lane
 from . import selftests
@@ -30,17 +31,18 @@ def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     tally.suite = "package"
     made = dkms.dkms(base)
     release = dkms.release(base)
-    machine = tally.run(f"{made.name} can be installed and purged", debian.with_modules, made, release)
+    kind = "debian"
+    what, topics = next(iter(kernel.flavours(kind).items()))
+    needs = store.guest_packages(topics)
+    machine = tally.run(f"{made.name} can be installed and purged", debian.with_modules, made, release, needs)
     if not machine:
         return
-    kind = "debian"
     for module in dkms.MODULES:
         tally.run(f"dkms has built and installed {module}", built, machine, module)
     tally.that("dkms refuses to build it for another kernel", refused(machine.said("other.log")))
     tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     if not only:
         looked(tally, machine.image("patched"), GUEST / "modules.sh", kind)
-    what, topics = next(iter(kernel.flavours(kind).items()))
     images = {name: machine.image(name) for name in ("base", "patched")}
     selftests.judge(tally, what, topics, kernel.selftests(base), images, only, noise)
 

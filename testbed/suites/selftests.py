@@ -107,8 +107,8 @@ def judge(
     text = BUILD / f"selftests-{what.name}.sh"
     text.parent.mkdir(parents=True, exist_ok=True)
     text.write_text(script(topics, kind, place, only, noise))
-    if kind not in kernel.PACKAGED:
-        guest.root()
+    # A kernel of Debian's lies in the root that it is booted with.
+    root = None if kind in kernel.PACKAGED else guest.root(store.guest_packages(topics))
     say(
         "; ".join(
             [
@@ -123,7 +123,8 @@ def judge(
     alone = kernel.for_qemu(kind) and not kernel.counted(kind)
     with concurrent.futures.ThreadPoolExecutor(1 if alone else len(os.sched_getaffinity(0))) as pool:
         boots = {
-            name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind) for name, path in kernels.items()
+            name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind, root=root)
+            for name, path in kernels.items()
         }
         watch(list(boots.values()), [where / "ktap" for where in results.values()])
     found = {}
