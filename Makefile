@@ -37,7 +37,7 @@ test: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T)) $(if $(NOISE),--noise $(NOISE))
 
 kunit: setup
-	@$(TESTBED) $@ '$(or $(S),*)'
+	@$(TESTBED) $@ '$(or $(S),*)' $(if $(CPUS),--cpus $(CPUS))
 
 shell gdb: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(T),--topic $(T))

@@ -195,11 +195,21 @@ def test(args: Arguments) -> int:
     return tally.close(BUILD / "junit.xml")
 
 
-@command(option("only", metavar="SUITE", help="a glob of KUnit suites' names (S=)"), name="kunit")
+@command(
+    option("only", metavar="SUITE", help="a glob of KUnit suites' names (S=)"),
+    option(
+        "--cpus",
+        type=int,
+        choices=range(1, kunit.MOST_CPUS + 1),
+        default=1,
+        help="how many CPUs the kernel has (CPUS=)",
+    ),
+    name="kunit",
+)
 def kunit_suites(args: Arguments) -> int:
     """run the KUnit suites of a name"""
     tally = Tally()
-    kunit.kunit(base.find(), tally, only=args.only)
+    kunit.kunit(base.find(), tally, only=args.only, cpus=args.cpus)
     return tally.close()
 
 

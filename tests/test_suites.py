@@ -154,7 +154,8 @@ def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
     }
 
 
-def test_kunit_py_has_a_place_for_its_verdicts_in_a_fresh_clone(tmp_path, monkeypatch):
+@pytest.mark.parametrize("cpus", [1, 4])
+def test_kunit_py_has_a_place_for_its_verdicts_in_a_fresh_clone(tmp_path, monkeypatch, cpus):
     found = base.Base("Linux", tmp_path, "")
     monkeypatch.setattr(kunit, "BUILD", tmp_path / "build")
     monkeypatch.setattr(kunit, "suites", lambda _: ["net/.kunitconfig"])
@@ -162,14 +163,22 @@ def test_kunit_py_has_a_place_for_its_verdicts_in_a_fresh_clone(tmp_path, monkey
     monkeypatch.setattr(kernel, "checkout", lambda *_: None)
     monkeypatch.setattr(kernel, "commits", lambda _: {"patched": ""})
 
-    def run_kunit(*_, verdicts, **settings):
+    def run_kunit(found, configs, log, wanted, *_, verdicts, **settings):
+        assert wanted == cpus
         verdicts.write_text('{"sub_groups": [{"name": "queue", "test_cases": [{"name": "one", "status": "PASS"}]}]}')
         return subprocess.CompletedProcess([], 0, "")
 
     monkeypatch.setattr(kunit, "run_kunit", run_kunit)
     tally = util.Tally()
-    kunit.kunit(found, tally)
+    kunit.kunit(found, tally, cpus=cpus)
     assert (tally.passed, tally.failed) == (1, 0)
+
+
+def test_kernels_for_several_cpus_are_one_kernel_and_are_told_how_many(tmp_path):
+    found = base.Base("Linux", tmp_path, "")
+    two, four = (kunit.kunit_py(found, "run", ["net/.kunitconfig"], cpus) for cpus in (2, 4))
+    assert two == four != kunit.kunit_py(found, "run", ["net/.kunitconfig"], 1)
+    assert [kunit.kunit_boot(cpus) for cpus in (1, 4)] == [[], ["ncpus=4", "seccomp=on"]]
 
 
 def test_a_file_that_comes_and_goes_is_found(tested):

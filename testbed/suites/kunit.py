@@ -16,16 +16,26 @@ from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, cache, digest, lock, run, say, tail
 
+# What a kernel is built for that has more than one; how many there are is said when it boots.
+MOST_CPUS = 4
+
 
 def suites(topics: Iterable[Topic] | None = None) -> list[str]:
     """The .kunitconfig files of the topics given, or of all."""
     return list(dict.fromkeys(name for topic in topics or store.series() for name in topic.kunit))
 
 
-def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only: str = "", kind: str = "sim") -> None:
+def kunit(
+    base: Base,
+    tally: Tally,
+    topics: Iterable[Topic] | None = None,
+    only: str = "",
+    kind: str = "sim",
+    cpus: int = 1,
+) -> None:
     """kunit.py over every .kunitconfig of the topics, in one build; a case counts as one test.
 
-    only: a glob of suites' names.
+    only: a glob of suites' names. cpus: up to MOST_CPUS of User-mode Linux's.
 
     What the kernel said is kept as build/kunit.ktap, and what kunit.py made of it as build/kunit.log.
     """
@@ -42,9 +52,9 @@ def kunit(base: Base, tally: Tally, topics: Iterable[Topic] | None = None, only:
         kernel.checkout(base, kernel.commits(base)["patched"])
         say(f"running KUnit ({only or 'all suites'}): {', '.join(configs)}; the console is {log.with_suffix('.ktap')}")
         done = run_kunit(
-            base, configs, log, limit=3600 if debug else 600, only=only, debug=bool(debug), verdicts=verdicts
+            base, configs, log, cpus, limit=3600 if debug else 600, only=only, debug=bool(debug), verdicts=verdicts
         )
-        said = kunit_place(base, 1, bool(debug)) / "test.log"
+        said = kunit_place(base, cpus, bool(debug)) / "test.log"
         if said.is_file():
             shutil.copyfile(said, log.with_suffix(".ktap"))
         shown = r"=====|\[PASSED\]|FAILED|ERROR|Testing complete" if only else r"=====|FAILED|ERROR|Testing complete"
@@ -99,7 +109,7 @@ def kunit_place(base: Base, cpus: int, debug: bool = False) -> pathlib.Path:
     return (
         cache()
         / "build"
-        / f"kunit{cpus if cpus > 1 else ''}{'-debug' if debug else ''}-{digest(base.key, kernel.compiler())}"
+        / f"kunit{'-smp' if cpus > 1 else ''}{'-debug' if debug else ''}-{digest(base.key, kernel.compiler())}"
     )
 
 
@@ -108,7 +118,7 @@ def kunit_py(base: Base, verb: str, configs: Iterable[object], cpus: int = 1, de
     words = ["python3", "tools/testing/kunit/kunit.py", verb, f"--build_dir={kunit_place(base, cpus, debug)}"]
     if verb == "exec":
         return words
-    smp = ["--kconfig_add=CONFIG_SMP=y", f"--kconfig_add=CONFIG_NR_CPUS={cpus}"] if cpus > 1 else []
+    smp = ["--kconfig_add=CONFIG_SMP=y", f"--kconfig_add=CONFIG_NR_CPUS={MOST_CPUS}"] if cpus > 1 else []
     checkers = [kernel.CONFIGS / "debug.config"] if debug else []
     return [
         *words,
