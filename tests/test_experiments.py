@@ -701,6 +701,31 @@ def test_bars_are_of_the_fields_they_name(write):
     assert guest.picture(write(GUEST), {}) is None
 
 
+def test_a_grid_has_a_line_for_each_kernel_and_value(write):
+    sweep = '[sweep]\ndisk = ["d"]\nwhat = ["w"]\nmode = [0, 1]\nflight = [1, 8]\n'
+    text = GUEST.replace("[sweep]\n", sweep).replace("{depth}", "{depth} {disk} {what} {mode} {flight}")
+    grid = (
+        '[grid]\ntitle = "T"\nfield = "a.iops"\nunit = 2\nrows = "disk"\ncolumns = "what"\n'
+        'across = "depth"\nlines = "mode"\n'
+        'at = { flight = 8 }\nnames = { 1 = "one" }\n'
+    )
+    found = write(text + grid)
+    result = {
+        kernel: [{**point, "a": {"iops": times * point["depth"] * point["flight"]}} for point in guest.points(found)]
+        for kernel, times in (("base", 1), ("patched", 2))
+    }
+    lines = {"base": [4, 8], "patched": [8, 16]}
+    drawn = guest.picture(found, result)
+    assert drawn and (drawn.ticks, drawn.panels) == ([1, 2], {"d": {"w": {"0": lines, "one": lines}}})
+    for old, new, said in (
+        ("at = { flight = 8 }\n", "", "name each of the sweep once"),
+        ('lines = "mode"', 'lines = "disk"', "name each of the sweep once"),
+        ("flight = 8", "flight = 7", "grid.at.flight: 7 is no value of the sweep's"),
+    ):
+        with pytest.raises(Fail, match=said):
+            write(text + grid.replace(old, new))
+
+
 def test_instructions_are_counted_in_a_guest_that_is_prepared(write, tmp_path, monkeypatch):
     def count(*_):
         script = (tmp_path / "place.sh").read_text()

@@ -63,7 +63,7 @@ MAY = {
     },
 }
 # What decides how a result is shown and judged, not what is measured.
-SHOWN = {"title", "question", "tables", "headline", "bars", "metrics", "limit", "exact", "like"}
+SHOWN = {"title", "question", "tables", "headline", "bars", "grid", "metrics", "limit", "exact", "like"}
 
 
 @dataclasses.dataclass(frozen=True)

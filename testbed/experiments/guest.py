@@ -10,7 +10,7 @@ from .. import schema
 from ..util import Fail
 from . import sweep
 from .experiment import Experiment, machines
-from .table import Bars, Point, Result, Table
+from .table import Bars, Grid, Point, Result, Table
 
 MACHINES = machines()
 GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
@@ -21,8 +21,17 @@ BARS = schema.table({
     "title": schema.STRING, "up": schema.STRING, "floor_name": schema.STRING,
     # What a bar is called, and the field it is of; all are multiples of what is called floor_name.
     "fields": {**schema.mapping(METRIC["properties"]["field"]), "minProperties": 1}})
+GRID = schema.table({
+    "title": schema.STRING, "field": METRIC["properties"]["field"],
+    # What the field is divided by.
+    "unit": {"type": "number", "exclusiveMinimum": 0},
+    # Names of the sweep: rows and columns of panels, a panel's ticks, and lines, one for each value and kernel.
+    "rows": schema.STRING, "columns": schema.STRING, "across": schema.STRING, "lines": schema.STRING},
+    # Values of the rest of the sweep, and what the lines are called.
+    at=schema.mapping({}), names=schema.mapping(schema.STRING))
 OPTIONAL = {
     "bars": BARS,
+    "grid": GRID,
     "sweep": sweep.SWEEP,
     "repeats": {"const": 1, "description": "it is 1; what is to be repeated is a sweep"},
 }
@@ -42,6 +51,13 @@ def check(experiment: Experiment) -> None:
             )
     if "bars" in experiment.data and len(experiment.kernels) > 1:
         raise Fail(f"{where}: bars: they are of one kernel; there are {', '.join(experiment.kernels)}")
+    if grid := data.get("grid"):
+        named = [grid["rows"], grid["columns"], grid["across"], grid["lines"], *grid.get("at", {})]
+        if sorted(named) != sorted(data.get("sweep", {})):
+            raise Fail(f"{where}: grid: rows, columns, across, lines and at name each of the sweep once, and no other")
+        for name, value in grid.get("at", {}).items():
+            if value not in data["sweep"][name]:
+                raise Fail(f"{where}: grid.at.{name}: {value} is no value of the sweep's")
     if "point" not in used:
         raise Fail(f"{where}: guest.script leaves no figures: it has to write /results/{{point}}.json")
 
@@ -92,8 +108,28 @@ def number(found: Any, field: str, where: str) -> float:
     return found
 
 
-def picture(experiment: Experiment, result: Result) -> Bars | None:
-    """Bars for each point, of one kernel; whoever has several of them wants curves."""
+def grid(experiment: Experiment, result: Result) -> Grid:
+    """Panels of one field over most of the sweep."""
+    about, sweep = experiment.data["grid"], experiment.data["sweep"]
+    panels: dict[Any, Any] = {}
+    for kernel, points in result.items():
+        for point in points:
+            if any(point[name] != value for name, value in about.get("at", {}).items()):
+                continue
+            line = str(point[about["lines"]])
+            panel = panels.setdefault(point[about["rows"]], {}).setdefault(point[about["columns"]], {})
+            values = panel.setdefault(about.get("names", {}).get(line, line), {}).setdefault(kernel, {})
+            values[point[about["across"]]] = number(point, about["field"], experiment.name) / about["unit"]
+    for lines in (lines for row in panels.values() for panel in row.values() for lines in panel.values()):
+        for kernel, values in lines.items():
+            lines[kernel] = [values[tick] for tick in sweep[about["across"]]]
+    return Grid(about["title"], sweep[about["across"]], panels)
+
+
+def picture(experiment: Experiment, result: Result) -> Bars | Grid | None:
+    """A grid, or bars for each point, of one kernel; whoever has several of them wants curves."""
+    if "grid" in experiment.data:
+        return grid(experiment, result)
     if "bars" not in experiment.data:
         return None
     about, (points, *_) = experiment.data["bars"], result.values()

@@ -63,6 +63,15 @@ class Bars:
     floor_name: str
 
 
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Panels in rows and columns; in each, over the same ticks, lines by their names and the kernel they are of."""
+    title: str
+    ticks: list[Any]
+    # {row: {column: {line: {kernel: values}}}}
+    panels: dict[Any, dict[Any, dict[str, dict[str, list[float]]]]]
+
+
 def ms(ns: float) -> str:
     """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
     value = ns / 1e6

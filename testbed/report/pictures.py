@@ -6,7 +6,7 @@ from typing import Any
 
 from ..experiments.experiment import Experiment
 from ..experiments.run import read
-from ..experiments.table import Bars, Curves, Panels, ms
+from ..experiments.table import Bars, Curves, Grid, Panels, ms
 from ..util import digest
 
 # They tell apart in grey and to a colour-blind eye (Okabe and Ito).
@@ -30,12 +30,12 @@ def draw(experiment: Experiment, path: pathlib.Path, stem: pathlib.Path) -> bool
     return bool(found)
 
 
-def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Panels) -> None:
+def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Grid | Panels) -> None:
     import matplotlib
     matplotlib.use("Agg")
     size, dpi = (11, 150) if isinstance(found, Curves) else (9, 130)
     with matplotlib.rc_context({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": size}):
-        draw_it = {Bars: bars, Curves: curves, Panels: panels}[type(found)]
+        draw_it = {Bars: bars, Curves: curves, Grid: grid, Panels: panels}[type(found)]
         figure = draw_it(found)  # type: ignore[operator]
         stem.parent.mkdir(parents=True, exist_ok=True)
         svg, png = pictures(stem)
@@ -144,6 +144,42 @@ def panels(found: Panels) -> Any:
         row[0].set_ylabel(f"{name}: times alone")
         handles = dict(zip(*reversed(row[0].get_legend_handles_labels())))
         row[-1].legend(handles.values(), handles.keys(), frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def grid(found: Grid) -> Any:
+    """Panels of lines on logarithmic scales; the colour is the line's, and what is not base has marks."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    columns = list(next(iter(found.panels.values())))
+    figure, axes = pyplot.subplots(
+        len(found.panels),
+        len(columns),
+        squeeze=False,
+        sharex=True,
+        sharey="row",
+        layout="constrained",
+        figsize=(2.1 * len(columns) + 1, 2.3 * len(found.panels) + 0.6),
+    )
+    colours = ["#E69F00", "#009E73", "#0072B2", "#CC79A7", "#56B4E9", "#D55E00"]
+    places = range(len(found.ticks))
+    for row, (name, panels) in zip(axes, found.panels.items()):
+        row[0].set_ylabel(name)
+        for one, column in zip(row, columns):
+            for (line, kernels), colour in zip(panels[column].items(), colours):
+                for kernel, values in kernels.items():
+                    style = ":" if kernel == "base" else "o-"
+                    one.plot(places, values, style, color=colour, markersize=3.5, label=f"{line}, {kernel}")
+            one.set_yscale("log")
+            one.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(plain))
+            one.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            one.set_xticks(places, found.ticks, rotation=60, fontsize=7)
+            one.spines[["top", "right"]].set_visible(False)
+    for one, column in zip(axes[0], columns):
+        one.set_title(column, fontsize=9)
+    axes[0][-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(found.title, fontsize=10)
     return figure
 
 

@@ -78,7 +78,7 @@ class Topic:
     shell: str
     # Paths in the kernel of .kunitconfig files.
     kunit: tuple[str, ...]
-    # Directories of the kernel that are compiled whenever one of the topic's patches changes a header.
+    # Directories and objects of the kernel that are compiled whenever one of the topic's patches changes a header.
     compile: tuple[str, ...]
     # Experiments whose picture and table the README shows.
     readme: tuple[str, ...]

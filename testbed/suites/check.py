@@ -88,11 +88,11 @@ def code(names: Iterable[str]) -> list[str]:
     return [name for name in names if not name.startswith(("tools/", "scripts/", "Documentation/"))]
 
 
-def objects(names: Sequence[str], directories: Iterable[str]) -> list[str]:
-    """make's targets for what changed: each C file's object, and with a header `directories`, which include it."""
+def objects(names: Sequence[str], users: Iterable[str]) -> list[str]:
+    """make's targets for what changed: each C file's object, and with a header its `users`, directories or objects."""
     names = code(names)
     found = {name.removesuffix(".c") + ".o" for name in names if name.endswith(".c")}
-    whole = set(directories) if any(name.endswith(".h") for name in names) else set()
+    whole = set(users) if any(name.endswith(".h") for name in names) else set()
     # make does not take a directory and an object in it at once
     return sorted(whole | {name for name in found if not name.startswith(tuple(whole))})
 
