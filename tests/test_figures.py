@@ -291,6 +291,20 @@ def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
     )
 
 
+def test_a_quoted_result_of_an_older_series_is_said_to_be(checkout, capsys):
+    home, _ = checkout
+    toml = home / "own/topic.toml"
+    toml.write_text(toml.read_text() + 'older = ["speed"]\n')
+    results.record(["speed"])
+    tally = util.Tally()
+    results.quoted(BASE, tally)
+    assert (tally.passed, tally.failed) == (0, 1) and "take it out of `older`" in capsys.readouterr().out
+    (home / "below/patches/1.patch").write_text(PATCH.format("net/other.c"))
+    results.quoted(BASE, tally)
+    assert (tally.passed, tally.failed) == (1, 1)
+    assert "speed is quoted as it was recorded of an older series: the topic below" in capsys.readouterr().out
+
+
 def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout, capsys, monkeypatch):
     home, ran = checkout
     toml = home / "own/topic.toml"

@@ -8,6 +8,7 @@ from ..experiments import origin, run
 from ..experiments.experiment import Experiment
 from ..machines import guest, kernel
 from ..series import base as bases
+from ..series import topics
 from ..series.base import Base
 from ..util import BUILD, Tally, say
 from . import documents, pictures, tables
@@ -92,10 +93,21 @@ def results() -> None:
 
 
 def quoted(base: Base, tally: Tally) -> None:
-    """A result that the README or a cover letter quotes has to be of today's series; what else differs is said."""
+    """A result that the README or a cover letter quotes has to be of today's series; what else differs is said.
+
+    What a topic has in `older` is not, as its letter says; once it is, it no longer belongs there.
+    """
     every = {one.name: one for one in experiments.all_of_them()}
+    older = {name for topic in topics.series() for name in topic.older}
     for name, who in experiments.quoted().items():
         judged = origin.judge(every[name], base)
+        if name in older:
+            say(f"{name} is quoted as it was recorded of an older series: {'; '.join(judged.changed)}")
+            tally.that(
+                f"the recorded result of {name} is of an older series, as topic.toml says",
+                "" if judged.changed else "it is of today's: take it out of `older`, and the remark out of the letter",
+            )
+            continue
         tally.that(
             f"the recorded result of {name}, which {' and '.join(who)} quotes, is of today's series",
             "\n".join([*judged.changed, *([f"record it again: make record B={name}"] if judged.changed else [])]),

@@ -47,6 +47,7 @@ TOML = schema.table(
     compile=schema.STRINGS,
     readme=schema.STRINGS,
     quotes=schema.STRINGS,
+    older=schema.STRINGS,
     upstream=schema.mapping(schema.STRING),
     posting=schema.STRING,
 )
@@ -84,6 +85,8 @@ class Topic:
     readme: tuple[str, ...]
     # Experiments whose figures the cover letter or the README quotes in its text.
     quotes: tuple[str, ...]
+    # Those of them that were recorded of an older series, as the letter says.
+    older: tuple[str, ...]
     # {subject of a patch: the subject of the same change in somebody else's tree}
     upstream: dict[str, str]
     # What whoever posts the topic has to know first.
@@ -268,7 +271,8 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     several = {
         key: tuple(data.get(key, ()))
         for key in (
-            "lists", "maintainers", "depends_on", "selftests", "packages", "kunit", "compile", "readme", "quotes"
+            "lists", "maintainers", "depends_on", "selftests", "packages",
+            "kunit", "compile", "readme", "quotes", "older"
         )
     }
     return Topic(
