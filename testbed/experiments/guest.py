@@ -110,20 +110,18 @@ def number(found: Any, field: str, where: str) -> float:
 
 def grid(experiment: Experiment, result: Result) -> Grid:
     """Panels of one field over most of the sweep."""
-    about, sweep = experiment.data["grid"], experiment.data["sweep"]
+    about = experiment.data["grid"]
     panels: dict[Any, Any] = {}
+    # Points are in the sweep's order, so a line's values are in the order of its ticks.
     for kernel, points in result.items():
         for point in points:
             if any(point[name] != value for name, value in about.get("at", {}).items()):
                 continue
             line = str(point[about["lines"]])
             panel = panels.setdefault(point[about["rows"]], {}).setdefault(point[about["columns"]], {})
-            values = panel.setdefault(about.get("names", {}).get(line, line), {}).setdefault(kernel, {})
-            values[point[about["across"]]] = number(point, about["field"], experiment.name) / about["unit"]
-    for lines in (lines for row in panels.values() for panel in row.values() for lines in panel.values()):
-        for kernel, values in lines.items():
-            lines[kernel] = [values[tick] for tick in sweep[about["across"]]]
-    return Grid(about["title"], sweep[about["across"]], panels)
+            values = panel.setdefault(about.get("names", {}).get(line, line), {}).setdefault(kernel, [])
+            values.append(number(point, about["field"], experiment.name) / about["unit"])
+    return Grid(about["title"], experiment.data["sweep"][about["across"]], panels)
 
 
 def picture(experiment: Experiment, result: Result) -> Bars | Grid | None:
