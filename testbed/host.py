@@ -12,6 +12,7 @@ from .util import Fail, cache, lock, run, say, whole
 PACKAGES = {
     "gcc": "the kernel's compiler",
     "make": "the kernel's build",
+    "ccache": "what one kernel has compiled need not be compiled for the next",
     "flex": "the kernel's build (Kconfig)",
     "bison": "the kernel's build (Kconfig)",
     "bc": "the kernel's build (timeconst.h)",

@@ -198,7 +198,7 @@ def test_what_judges_the_packages_is_there():
 
 
 def test_an_environment_of_the_users_does_not_reach_the_build():
-    assert "LSMOD" not in kernel.ENV and kernel.make_line("deb") == ("make", "ARCH=x86_64")
+    assert "LSMOD" not in kernel.make_env() and kernel.make_line("deb") == ("make", "ARCH=x86_64")
     assert os.path.basename(deb.FRAGMENT) == "deb.config"
 
 

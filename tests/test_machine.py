@@ -215,7 +215,7 @@ def test_only_existing_selftests_are_left_out_each_with_a_reason():
 
 
 def test_what_is_left_out_need_not_fail_on_base(filled, place):
-    (place / "topics/one/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim rdma.sh no device\n")
+    (place / "topics/one/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim,debug rdma.sh no device\n")
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
     (place / "topics/two/fails-on-base.x86").write_text("rdma.sh: a case\n")
     found = topics.series()
@@ -293,3 +293,15 @@ def test_no_two_boots_have_the_same_cpu():
         with contextlib.ExitStack() as stack:
             assert {stack.enter_context(boot.cpu()) for _ in have} == have
             assert stack.enter_context(boot.cpu()) is None
+
+
+def test_what_was_compiled_in_one_directory_is_not_compiled_again_in_another(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    env = kernel.make_env()
+    (tmp_path / "a.c").write_text("int a;\n")
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        util.run("gcc", "-g", "-c", tmp_path / "a.c", cwd=tmp_path / place, env=env)
+    said = dict(line.split("\t") for line in util.run("ccache", "--print-stats", env=env).stdout.splitlines())
+    assert (said["direct_cache_hit"], said["cache_miss"]) == ("1", "1")
+    assert (tmp_path / "one/a.o").read_bytes() == (tmp_path / "two/a.o").read_bytes()

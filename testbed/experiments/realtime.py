@@ -86,7 +86,7 @@ def benchmark_kernel(base: Base, commit: str, options: list[str]) -> pathlib.Pat
             log = kept.with_name(f"{kept.name}.log")
             say(f"building a kernel for the benchmark; what make says goes to {log}")
             with kernel.building(place):
-                run(*kunit.kunit_py(base, "build", [config], CPUS), cwd=base.repo, env=kernel.ENV, log=log)
+                run(*kunit.kunit_py(base, "build", [config], CPUS), cwd=base.repo, env=kernel.make_env(), log=log)
         with whole(kept) as part:
             shutil.copy2(place / "linux", part)
     return kept

@@ -91,7 +91,7 @@ def build(
     log = BUILD / KIND / "make.log"
     say(f"building Debian packages of the patched kernel; what make says goes to {log}")
     env = {
-        **kernel.ENV,
+        **kernel.make_env(),
         "KDEB_PKGVERSION": base.revision,
         "KDEB_CHANGELOG_DIST": guest.SUITE,
         "DEBFULLNAME": NAME,
@@ -127,7 +127,7 @@ def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod:
     if lsmod:
         (out / "lsmod").write_text(lsmod)
         # It asks what to do with options that it has made visible, and takes an empty line for their default.
-        env = {**kernel.ENV, "LSMOD": str(out / "lsmod")}
+        env = {**kernel.make_env(), "LSMOD": str(out / "lsmod")}
         run(*kernel.make_line(KIND), "-C", src, f"O={out}", "localmodconfig", env=env, stdin="\n" * 1000)
         kept = modules((out / ".config").read_text())
         say(f"{len(kept)} of the {len(have)} options that are modules are kept")
@@ -137,8 +137,8 @@ def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod:
 
 def merge(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, *fragments: pathlib.Path) -> None:
     """Leave out/.config: a configuration with fragments, which it has to have as they are."""
-    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, *fragments, env=kernel.ENV)
-    run(*kernel.make_line(KIND), "-C", src, f"O={out}", "olddefconfig", env=kernel.ENV)
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, *fragments, env=kernel.make_env())
+    run(*kernel.make_line(KIND), "-C", src, f"O={out}", "olddefconfig", env=kernel.make_env())
     if missing := kernel.lost(kernel.asked(fragments), (out / ".config").read_text()):
         names = ", ".join(path.name for path in fragments)
         raise Fail(f"options asked for in {names} did not survive olddefconfig:\n  " + "\n  ".join(missing))

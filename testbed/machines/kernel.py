@@ -35,16 +35,8 @@ COMPILED = {
     "clang": (("base", "topics", "x86", "kunit"), ("ARCH=x86_64", "CC=clang-19")),
     "i386": (("base", "topics", "i386", "kunit"), ("ARCH=i386",)),
 }
-# A kernel's text must not depend on where and when it was built, nor on the user's settings.
-ENV = {
-    "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
-    "KBUILD_BUILD_USER": "knfsd-queue",
-    "KBUILD_BUILD_HOST": "testbed",
-    "MAKEFLAGS": "",
-    "MAKELEVEL": "",
-    "KCFLAGS": "",
-    "LC_ALL": "C",
-}
+# Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
+CCACHE = "/usr/lib/ccache"
 # How many a first build makes, about: only the progress bar wants to know. Of a package it depends on the modules.
 OBJECTS: dict[str, int | None] = {"x86": 2060, "deb": None}
 
@@ -98,6 +90,27 @@ def flavour(topic: str, kind: str = "sim") -> Flavour:
 def everything(kind: str = "check") -> Flavour:
     """The flavour of COMPILED with every topic's options and every KUnit test."""
     return Flavour(kind, "", tuple(path for topic in store.series() for path in topic.configs))
+
+
+def make_env() -> dict[str, str]:
+    """What make is run with. A kernel's text must not depend on where and when it was built, nor on a user's settings.
+
+    ccache keeps what was compiled, for most of a kernel is the same in the next flavour and after the next patch.
+    """
+    return {
+        "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+        "KBUILD_BUILD_USER": "knfsd-queue",
+        "KBUILD_BUILD_HOST": "testbed",
+        "MAKEFLAGS": "",
+        "MAKELEVEL": "",
+        "KCFLAGS": "",
+        "LC_ALL": "C",
+        "PATH": f"{CCACHE}:{os.environ.get('PATH', os.defpath)}",
+        "CCACHE_DIR": str(cache() / "ccache"),
+        "CCACHE_MAXSIZE": "5G",
+        # Directories are in nothing but the names that a debugger shows.
+        "CCACHE_NOHASHDIR": "1",
+    }
 
 
 def for_qemu(kind: str) -> bool:
@@ -158,9 +171,9 @@ def configure(src: pathlib.Path, out: pathlib.Path, what: Flavour) -> None:
         return
     key.unlink(missing_ok=True)
     make = (*make_line(what.kind), "-C", src, f"O={out}")
-    run(*make, "tinyconfig", env=ENV)
-    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *what.fragments, env=ENV)
-    run(*make, "olddefconfig", env=ENV)
+    run(*make, "tinyconfig", env=make_env())
+    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *what.fragments, env=make_env())
+    run(*make, "olddefconfig", env=make_env())
     missing = lost(asked(what.fragments), (out / ".config").read_text())
     if missing:
         raise Fail(
@@ -225,7 +238,7 @@ def make(
     title: str,
     log: pathlib.Path,
     *words: object,
-    env: Mapping[str, str] = ENV,
+    env: Mapping[str, str] | None = None,
 ) -> int:
     """Run the kernel's make with a progress bar that counts objects; everything it says goes to `log`.
 
@@ -238,7 +251,7 @@ def make(
     with open(log, "w", buffering=1) as text, bar(total, title, "objects") as progress:
         build = subprocess.Popen(
             [str(a) for a in argv],
-            env={**os.environ, **env},
+            env={**os.environ, **(env or make_env())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -404,6 +417,6 @@ def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log
             f"O={out}",
             "install",
             f"KSFT_INSTALL_PATH={place}",
-            env=ENV,
+            env=make_env(),
             log=log,
         ).stdout

@@ -118,7 +118,7 @@ def compile_step(base: Base, topic: Topic, commit: str, names: Sequence[str], ou
                 f"O={out}",
                 f"-j{len(os.sched_getaffinity(0))}",
                 *made,
-                env=kernel.ENV,
+                env=kernel.make_env(),
                 log=log,
             ).stdout
     if here := targets(names):
@@ -159,7 +159,7 @@ def warnings(base: Base, commit: str, names: Iterable[str], out: pathlib.Path) -
             "C=2",
             f"CHECK={SPARSE}",
             *compiled,
-            env=kernel.ENV,
+            env=kernel.make_env(),
             check=False,
         ).stdout
     if "not available or not up to date" in said:
@@ -203,7 +203,7 @@ def compiled(base: Base, commit: str, names: Iterable[str], kind: str) -> set[st
             f"-j{len(os.sched_getaffinity(0))}",
             *COMPILERS[kind],
             *made,
-            env=kernel.ENV,
+            env=kernel.make_env(),
             check=False,
             log=log,
         )

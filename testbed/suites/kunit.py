@@ -100,7 +100,7 @@ def cases(group: Any, path: str = "") -> dict[str, str]:
 
 def names(base: Base, configs: Sequence[str]) -> list[str]:
     """The suites that the kernel which kunit.py built last has."""
-    said = run(*kunit_py(base, "exec", ()), "--list_suites", cwd=base.repo, env=kernel.ENV, check=False).stdout
+    said = run(*kunit_py(base, "exec", ()), "--list_suites", cwd=base.repo, env=kernel.make_env(), check=False).stdout
     return sorted(line for line in said.splitlines() if re.fullmatch(r"[\w.-]+", line))
 
 
@@ -152,7 +152,12 @@ def run_kunit(
     ]
     with kernel.building(kunit_place(base, cpus, debug)):
         return run(
-            *kunit_py(base, "run", configs, cpus, debug), *words, cwd=base.repo, env=kernel.ENV, check=False, log=log
+            *kunit_py(base, "run", configs, cpus, debug),
+            *words,
+            cwd=base.repo,
+            env=kernel.make_env(),
+            check=False,
+            log=log,
         )
 
 
