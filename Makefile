@@ -50,6 +50,6 @@ mutants: setup
 
 conformance: setup
 	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(LTP),--ltp "$(LTP)") \
-		$(if $(FSTESTS),--fstests "$(FSTESTS)") $(if $(RECORD),--record)
+		$(if $(FSTESTS),--fstests "$(FSTESTS)") $(if $(STRESS),--stress "$(STRESS)") $(if $(RECORD),--record)
 
 .PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms deb check check-exported clean

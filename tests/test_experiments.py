@@ -326,6 +326,15 @@ WRONG = {
     "a script that uses not all": (GUEST, "x {depth}", "x", "sweep.depth is not used"),
     "no metric": (GUEST, '[[metrics]]\ntitle = "I/O"\nfield = "a.iops"\nmin = 3\n', "", "lacks metrics"),
     "a field that is none": (GUEST, '"a.iops"', '"a b"', "metrics.0..field: "),
+    "turns on simulated time": (GUEST, "repeats = 1", "repeats = 3", "repeats: it is 1 on simulated time"),
+    "a multiple of nothing": (
+        GUEST.replace("[sweep]", 'kernels = ["base"]\n[sweep]'),
+        "min = 3",
+        "over_first = true",
+        "over_first needs a kernel beside the first",
+    ),
+    "a fragment that is not there": (GUEST, "repeats = 1", 'repeats = 1\nconfig = "x.config"', "names x.config"),
+    "a package that is none": (GUEST, "[sweep]", "[packages]\nganesha = 1\n[sweep]", "packages.ganesha: 1 is not"),
     "a patch that is not there": (COST, "c.patch", "d.patch", "names d.patch; there is no"),
     "a program that is not there": (COUNTS, '"count.c"', '"main.c"', "names main.c; there is no"),
     "counts of one kernel": (COUNTS, 'before = "one:1"\n', "", "compares two, before and after"),
@@ -689,6 +698,29 @@ def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
         (tmp_path / "depth1.json").write_text(text)
         with pytest.raises(Fail, match=said):
             guest.read(found, tmp_path, {"depth": 1})
+
+
+def test_on_real_time_a_guests_figures_are_of_all_turns(write, tmp_path, monkeypatch):
+    text = GUEST.replace('"sim"', '"smp"').replace("repeats = 1", "repeats = 3").replace("[1, 2]", "[1]")
+    found = write(text + '[[metrics]]\ntitle = "times"\nfield = "a.iops"\nover_first = true\n')
+    turns = iter([(4, 5), (10, 20), (2, 3)])
+
+    def boots(*_):
+        return {name: [{"depth": 1, "a": {"iops": n}}] for name, n in zip(("base", "patched"), next(turns))}
+    monkeypatch.setattr(guest.run, "boots", boots)
+    result = guest.measure(found, None, tmp_path)
+    assert result["base"] == [{"depth": 1, "a": {"iops": [4, 10, 2]}}]
+    table, = guest.metrics(found, result)
+    assert table.head == ["depth", "I/O, base", "I/O, patched", "times, patched"]
+    assert table.rows == [[1, "4 (2-10)", "5 (3-20)", "1.5 (1.25-2)"]]
+
+
+def test_an_experiment_may_have_options_of_its_own(write):
+    (write.home / "experiments/e/more.config").write_text("CONFIG_A=y\n")
+    usual = write(GUEST).flavour()
+    found = write(GUEST.replace("[sweep]", 'config = "more.config"\n[sweep]')).flavour()
+    assert [path.name for path in found.fragments if path not in usual.fragments] == ["more.config"]
+    assert found.name == usual.name
 
 
 def test_bars_are_of_the_fields_they_name(write):

@@ -110,8 +110,8 @@ def checkout(tmp_path, monkeypatch):
         "Package: fio\nStatus: install ok installed\nVersion: 3.39-1\n\nPackage: gone\nStatus: deinstall ok "
         "config-files\nVersion: 1\n"
     )
-    monkeypatch.setattr(origin.guest, "root", lambda: guest)
-    monkeypatch.setattr(origin.guest, "place", lambda: guest)
+    monkeypatch.setattr(origin.guest, "root", lambda more: guest)
+    monkeypatch.setattr(origin.guest, "place", lambda more=None: guest)
     ran = []
 
     def boots(one, base, out):

@@ -37,6 +37,18 @@ def test_every_fragment_asks_for_something(kind):
     assert kernel.for_qemu(kind) == (kind == "x86")
 
 
+def test_a_topic_may_have_options_for_one_kind_alone(tmp_path):
+    for name in ("a.config", "a.debug.config", "b.config"):
+        (tmp_path / name).write_text("CONFIG_X=y\n")
+    own = (tmp_path / "a.config", tmp_path / "b.config")
+
+    def names(kind):
+        found = kernel.Flavour(kind, "", own).fragments
+        return [path.name for path in found if path.parent == tmp_path]
+    assert names("debug") == ["a.config", "b.config", "a.debug.config"]
+    assert names("sim") == names("check") == ["a.config", "b.config"]
+
+
 def test_a_kind_of_machine_that_there_is_not_is_none_of_qemus():
     for kind in kernel.PACKAGED:
         assert kernel.for_qemu(kind) and kernel.counted(kind) and not kernel.simulated(kind)

@@ -55,6 +55,10 @@ MAY = {
     "kernels": KERNELS,
     # Words for the guest kernel's command line.
     "boot": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": r"^\S+$"}},
+    # One of its own files: options that its kernels have beyond their flavour's.
+    "config": schema.STRING,
+    # {Debian package that the guest needs, beyond what every guest has: what for}
+    "packages": schema.mapping(schema.STRING),
     "variants": {
         "type": "array",
         "minItems": 1,
@@ -97,6 +101,16 @@ class Experiment:
     def limit(self) -> int:
         """Seconds of real time for a boot."""
         return self.data.get("limit", 600)
+
+    @property
+    def packages(self) -> dict[str, str]:
+        return self.data.get("packages", {})
+
+    def flavour(self, machine: str = "") -> kernel.Flavour:
+        """What its kernels are built as, for its machine or another one."""
+        found = kernel.flavour(self.topic.name, machine or self.machine)
+        more = (self.file(self.data["config"]),) if "config" in self.data else ()
+        return dataclasses.replace(found, configs=found.configs + more)
 
     @property
     def exact(self) -> bool:
@@ -262,6 +276,8 @@ def load(topic: Topic, path: pathlib.Path) -> Experiment:
     more = [named for what in found.kernels.values() if (named := topic_named(what, topics))]
     found = dataclasses.replace(found, topics=tuple(store.closure(topics, topic.name, *more)))
     found.variants()
+    if found.machine in kernel.KINDS:
+        found.flavour()
     module.check(found)
     return found
 

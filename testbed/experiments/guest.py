@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A script of the experiment's own at each point of a sweep, which leaves its figures as JSON."""
+"""A script of the experiment's own at each point of a sweep, which leaves its figures as JSON.
+
+On real time it can be repeated: the kernels are booted in turns, so that what else the machine does falls on all of
+them, each figure is a list of one for each turn, and what is shown is their median, least and most.
+"""
 
 import json
 import pathlib
 import re
+import statistics
 from typing import Any
 
 from .. import schema
+from ..machines import kernel
+from ..series.base import Base
 from ..util import Fail
-from . import sweep
+from . import run, sweep
 from .experiment import Experiment, machines
 from .table import Bars, Grid, Point, Result, Table
 
 MACHINES = machines()
 GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
 METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
-                      min={"type": "number"}, max={"type": "number"})
+                      min={"type": "number"}, max={"type": "number"},
+                      # As a multiple of the same on the first kernel, in the same turn.
+                      over_first={"const": True})
 REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
 BARS = schema.table({
     "title": schema.STRING, "up": schema.STRING, "floor_name": schema.STRING,
@@ -29,18 +38,17 @@ GRID = schema.table({
     "rows": schema.STRING, "columns": schema.STRING, "across": schema.STRING, "lines": schema.STRING},
     # Values of the rest of the sweep, and what the lines are called.
     at=schema.mapping({}), names=schema.mapping(schema.STRING))
-OPTIONAL = {
-    "bars": BARS,
-    "grid": GRID,
-    "sweep": sweep.SWEEP,
-    "repeats": {"const": 1, "description": "it is 1; what is to be repeated is a sweep"},
-}
+OPTIONAL: dict[str, schema.Schema] = {"bars": BARS, "grid": GRID, "sweep": sweep.SWEEP}
 # In the script {name} is the value at the point, {point} what the point's file is called; other braces are the shell's.
 BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def check(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
+    if experiment.repeats > 1 and kernel.simulated(experiment.machine):
+        raise Fail(f"{where}: repeats: it is 1 on simulated time; what is to be repeated is a sweep")
+    if len(experiment.kernels) < 2 and any("over_first" in metric for metric in data["metrics"]):
+        raise Fail(f"{where}: metrics: over_first needs a kernel beside the first")
     used = set(BRACES.findall(data["guest"]["script"]))
     if "point" in data.get("sweep", {}):
         raise Fail(f"{where}: sweep: {{point}} is what a point's file is called: name it otherwise")
@@ -97,15 +105,41 @@ def read(experiment: Experiment, where: pathlib.Path, point: Point) -> Point:
     return found
 
 
-def number(found: Any, field: str, where: str) -> float:
-    """The number that a dotted name has in a point's JSON."""
+def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
+    turns = [run.boots(experiment, base, out) for _ in range(experiment.repeats)]
+    if len(turns) == 1:
+        return turns[0]
+    return {
+        name: [
+            {**point, **together([{key: one[key] for key in one.keys() - point.keys()} for one in ones])}
+            for point, *ones in zip(points(experiment), *(turn[name] for turn in turns))
+        ]
+        for name in turns[0]
+    }
+
+
+def together(turns: list[Any]) -> Any:
+    """The same figures of several turns: a list for each."""
+    if isinstance(turns[0], dict):
+        return {name: together([turn[name] for turn in turns]) for name in sorted(turns[0])}
+    return turns
+
+
+def numbers(found: Any, field: str, where: str) -> list[float]:
+    """What a dotted name has in a point's JSON: a number, or one for each turn."""
     for name in field.split("."):
         if not isinstance(found, dict) or name not in found:
             raise Fail(f"{where}: has no {field}, which a metric names")
         found = found[name]
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    values = found if isinstance(found, list) else [found]
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
         raise Fail(f"{where}: {field} is no number")
-    return found
+    return values
+
+
+def number(found: Any, field: str, where: str) -> float:
+    """The median over the turns."""
+    return statistics.median(numbers(found, field, where))
 
 
 def grid(experiment: Experiment, result: Result) -> Grid:
@@ -113,13 +147,13 @@ def grid(experiment: Experiment, result: Result) -> Grid:
     about = experiment.data["grid"]
     panels: dict[Any, Any] = {}
     # Points are in the sweep's order, so a line's values are in the order of its ticks.
-    for kernel, points in result.items():
+    for built, points in result.items():
         for point in points:
             if any(point[name] != value for name, value in about.get("at", {}).items()):
                 continue
             line = str(point[about["lines"]])
             panel = panels.setdefault(point[about["rows"]], {}).setdefault(point[about["columns"]], {})
-            values = panel.setdefault(about.get("names", {}).get(line, line), {}).setdefault(kernel, [])
+            values = panel.setdefault(about.get("names", {}).get(line, line), {}).setdefault(built, [])
             values.append(number(point, about["field"], experiment.name) / about["unit"])
     return Grid(about["title"], experiment.data["sweep"][about["across"]], panels)
 
@@ -141,15 +175,25 @@ def picture(experiment: Experiment, result: Result) -> Bars | Grid | None:
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
     """A row for each point; each metric, kernel beside kernel; ! is what was not wanted."""
     names = list(experiment.data.get("sweep", {}))
-    rows = []
-    for index, point in enumerate(next(iter(result.values()))):
+    rows, first = [], next(iter(result))
+    columns = [
+        (metric, built) for metric in experiment.data["metrics"] for built in result
+        if built != first or "over_first" not in metric
+    ]
+    for index, point in enumerate(result[first]):
         row = [point[name] for name in names]
-        for metric in experiment.data["metrics"]:
-            for points in result.values():
-                value = number(points[index], metric["field"], experiment.name)
-                bad = value < metric.get("min", value) or value > metric.get("max", value)
-                row.append(f"{value:g}" if isinstance(value, float) else str(value))
-                row[-1] += " !" if bad else ""
+        for metric, built in columns:
+            values = numbers(result[built][index], metric["field"], experiment.name)
+            if "over_first" in metric:
+                over = numbers(result[first][index], metric["field"], experiment.name)
+                values = [round(value / one, 3) for value, one in zip(values, over)]
+            row.append(cell(values, metric))
         rows.append(row)
-    head = [*names, *(f"{metric['title']}, {kernel}" for metric in experiment.data["metrics"] for kernel in result)]
-    return [Table(head, rows)]
+    return [Table([*names, *(f"{metric['title']}, {built}" for metric, built in columns)], rows)]
+
+
+def cell(values: list[float], metric: dict[str, Any]) -> str:
+    value = statistics.median(values)
+    bad = value < metric.get("min", value) or value > metric.get("max", value)
+    shown = f"{value:g}" if isinstance(value, float) else str(value)
+    return shown + (f" ({min(values):g}-{max(values):g})" if len(values) > 1 else "") + (" !" if bad else "")

@@ -69,7 +69,7 @@ def series() -> dict[str, str]:
 
 def configuration(experiment: Experiment) -> str:
     """A key of the fragments of the kernel's configuration."""
-    return digest(*kernel.flavour(experiment.topic.name, experiment.machine).fragments) if boots(experiment) else ""
+    return digest(*experiment.flavour().fragments) if boots(experiment) else ""
 
 
 def today(experiment: Experiment, base: Base) -> Origin:
@@ -81,7 +81,7 @@ def today(experiment: Experiment, base: Base) -> Origin:
         "series": series(),
         "configuration": configuration(experiment),
         "compiler": kernel.compiler(),
-        "guest": packages(guest.root()) if boots(experiment) else {},
+        "guest": packages(guest.root(experiment.packages)) if boots(experiment) else {},
         "host": of_host(experiment),
     }
 
@@ -147,8 +147,8 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
     found = []
     if base and base.name != origin["base"]["name"]:
         found.append(f"other base: recorded on {origin['base']['name']}, this is {base.name}")
-    if boots(experiment) and guest.place().is_dir():
-        found += differ("guest's packages", origin["guest"], packages(guest.root()))
+    if boots(experiment) and guest.place(experiment.packages).is_dir():
+        found += differ("guest's packages", origin["guest"], packages(guest.root(experiment.packages)))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
     # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.
     if not kernel.simulated(experiment.machine) and origin["compiler"] != kernel.compiler():

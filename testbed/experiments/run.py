@@ -61,13 +61,13 @@ def alone(base: Base, topic: str, number: int | None = None) -> str:
 def kernels(base: Base, experiment: Experiment, machine: str = "", patch: str = "") -> dict[str, pathlib.Path]:
     """{kernel: executable} of all that the experiment asks for, each with a test-only patch if one is given."""
     made = {}
-    what = kernel.flavour(experiment.topic.name, machine or experiment.machine)
+    what = experiment.flavour(machine)
     with lock("source"):
         for name, commit in commits(base, experiment).items():
             place = name
             if patch:
                 commit = kernel.variant(base, commit, f"{experiment.name} on {name}", patch)
-            if patch or name != experiment.kernels[name]:
+            if patch or name != experiment.kernels[name] or "config" in experiment.data:
                 place = f"{experiment.name}-{name}"
             made[name] = kernel.executable(base, commit, what, place)
     return made
@@ -83,7 +83,9 @@ def boot(
 ) -> pathlib.Path:
     """Boot one guest and return its results directory."""
     words = tuple(experiment.data.get("boot", ()))
-    return machines.boot(executable, script, where, experiment.limit, machine, words)
+    return machines.boot(
+        executable, script, where, experiment.limit, machine, words, root=guest.root(experiment.packages)
+    )
 
 
 @contextlib.contextmanager
@@ -110,7 +112,7 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     made, place = kernels(base, experiment), selftests(base, experiment)
     text = out / f"{experiment.name}.sh"
     text.write_text(kind.script(experiment, place))
-    guest.root()  # made once, before all boots want it
+    guest.root(experiment.packages)  # made once, before all boots want it
     wheres = {name: out / f"{experiment.name}-{name}" for name in made}
     for name, where in wheres.items():
         for path in where.glob("*"):  # of a run before: it would be counted as done

@@ -61,9 +61,11 @@ class Flavour:
 
     @property
     def fragments(self) -> list[pathlib.Path]:
-        """The fragments merged over tinyconfig, in order."""
+        """The fragments merged over tinyconfig, in order; A.KIND.config, if it is there, beside a topic's A.config."""
         names = COMPILED[self.kind][0] if self.kind in COMPILED else KINDS[self.kind]
-        return [path for name in names for path in (self.configs if name == "topics" else [CONFIGS / f"{name}.config"])]
+        of_kind = [path.with_suffix(f".{self.kind}.config") for path in self.configs]
+        own = [*self.configs, *(path for path in of_kind if path.is_file())]
+        return [path for name in names for path in (own if name == "topics" else [CONFIGS / f"{name}.config"])]
 
 
 def flavours(kind: str = "sim") -> dict[Flavour, list[Topic]]:

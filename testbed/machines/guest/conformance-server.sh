@@ -3,12 +3,16 @@
 # What the conformance suites test: a server of 8 threads that exports /srv/test and /srv/scratch, each an XFS on a disk in
 # memory, to all versions under these names. $SUITE is where the suite was built. Sourced.
 
-# disk NAME SIZE_MIB
+# disk NAME SIZE_MIB [NSEC]: each request takes so long, or no time
 disk()
 {
 	local dir=/sys/kernel/config/nullb/$1
 
-	mkdir "$dir" && echo "$2" >"$dir/size" && echo 1 >"$dir/memory_backed" && echo 1 >"$dir/power"
+	mkdir "$dir" && echo "$2" >"$dir/size" && echo 1 >"$dir/memory_backed" || return
+	if [ -n "$3" ]; then
+		echo "$3" >"$dir/completion_nsec" && echo 2 >"$dir/irqmode" || return
+	fi
+	echo 1 >"$dir/power"
 }
 
 # mode N: how the server does READs and WRITEs
@@ -28,6 +32,11 @@ verdict()
 	*) echo "failed $2" ;;
 	esac >>/results/verdicts
 }
+
+# fio brings libaio; what was built on an older Debian wants it by the name that it had there.
+mkdir -p /tmp/lib
+ln -s /usr/lib/x86_64-linux-gnu/libaio.so.1t64 /tmp/lib/libaio.so.1
+export LD_LIBRARY_PATH=/tmp/lib
 
 # NFSv4's names begin at /srv, for the guest's root cannot be exported, and what is walked over has to be on a disk.
 for dir in /srv /srv/test /srv/scratch; do
