@@ -307,6 +307,12 @@ def test_no_two_boots_have_the_same_cpu():
             assert stack.enter_context(boot.cpu()) is None
 
 
+def test_nor_have_those_of_two_testbeds():
+    other = "from testbed.machines import boot\nwith boot.cpu() as own:\n    print(own)"
+    with boot.cpu() as own:
+        assert util.run(sys.executable, "-c", other, cwd=util.ROOT).stdout.strip() not in ("", str(own))
+
+
 def test_what_was_compiled_in_one_directory_is_not_compiled_again_in_another(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     env = kernel.make_env()

@@ -7,18 +7,17 @@ uml.py and qemu.py say how their command lines look; all else about a guest is h
 import contextlib
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import pathlib
-import queue
-import random
 import re
 import signal
 import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..util import Fail, remove, say, tail
+from ..util import Fail, cache, remove, say, tail
 from . import guest, kernel, qemu, uml
 
 # What no healthy guest says.
@@ -27,11 +26,6 @@ SICK = re.compile(
     r"|possible circular locking|suspicious RCU|UBSAN:|KASAN:|ODEBUG:|INFO: trying to register non-static key"
     r"|inconsistent lock state|segfault at|Out of memory"
 )
-
-CPUS: queue.SimpleQueue[int] = queue.SimpleQueue()
-# In any order, so that two testbeds at once do not both begin with the same one.
-for number in random.sample(sorted(os.sched_getaffinity(0)), len(os.sched_getaffinity(0))):
-    CPUS.put(number)
 
 
 @contextlib.contextmanager
@@ -135,16 +129,18 @@ def prctl(*arguments: object) -> None:
 
 @contextlib.contextmanager
 def cpu() -> Iterator[int | None]:
-    """A CPU of the host's that no other boot of this process has meanwhile, or None."""
-    try:
-        own = CPUS.get_nowait()
-    except queue.Empty:
-        yield None
-        return
-    try:
-        yield own
-    finally:
-        CPUS.put(own)
+    """A CPU of the host's that no other boot has meanwhile, of this testbed or of another one, or None."""
+    place = cache() / "locks"
+    place.mkdir(parents=True, exist_ok=True)
+    for own in sorted(os.sched_getaffinity(0)):
+        with open(place / f"cpu{own}", "w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield own
+            return
+    yield None
 
 
 def in_child(simulated: bool, own: int | None) -> None:

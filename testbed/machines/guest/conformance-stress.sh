@@ -25,8 +25,8 @@ ip link add server type veth peer name client && ip link set client netns $other
 ip addr add 192.0.2.1/30 dev server && ip link set server up
 on_other ip addr add 192.0.2.2/30 dev client && on_other ip link set client up || exit 1
 
-# What there is below a directory: what each name is, and the contents of files; of those that fsstress has made larger than
-# can be read in the time, which are nearly all hole, the first MiB.
+# What there is below a directory: what each name is, the sizes of files, and what is in their first MiB, for fsstress
+# makes files of a GiB that are nearly all hole.
 contents() # DIR
 {
 	(
