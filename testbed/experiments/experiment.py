@@ -276,8 +276,8 @@ def load(topic: Topic, path: pathlib.Path) -> Experiment:
     more = [named for what in found.kernels.values() if (named := topic_named(what, topics))]
     found = dataclasses.replace(found, topics=tuple(store.closure(topics, topic.name, *more)))
     found.variants()
-    if found.machine in kernel.KINDS:
-        found.flavour()
+    if "config" in data:
+        found.file(data["config"])
     module.check(found)
     return found
 
