@@ -226,6 +226,12 @@ def test_only_existing_selftests_are_left_out_each_with_a_reason():
             assert script in have and why
 
 
+def test_a_script_is_left_out_only_where_there_is_such_a_machine(filled, place):
+    (place / "topics/one/left-out").write_text("lts-6.12,sim slow.sh it is slow\nsmi fast.sh mistyped\n")
+    with pytest.raises(Fail, match=r"topics/one/left-out: smi: not one of sim, debug, x86, "):
+        suites.left_out(topics.series(), "x86")
+
+
 def test_what_is_left_out_need_not_fail_on_base(filled, place):
     (place / "topics/one/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim,debug rdma.sh no device\n")
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")

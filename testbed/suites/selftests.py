@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 
+from .. import schema
 from ..machines import boot, guest, kernel
 from ..series import topics as store
 from ..series.base import Base
@@ -20,6 +21,8 @@ LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800, "deb": 10800
 TIMEOUT = {"sim": 300, "debug": 300, "x86": 900, "debian": 20000, "deb": 20000}
 # A kernel that looks for faults has none to compare with.
 KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
+# Where a script may be left out, beside a lane.
+LEAVE_OUT = (*TIMEOUT, "shellcheck")
 # What has to fail on the base for a device of the one kind, has to for the same device of the other.
 DEVICES = {"debian": "x86"}
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
@@ -27,9 +30,15 @@ LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
     """{script: why it is not run on this kind of machine, or in this lane}"""
-    here = {kind, f"lts-{lane()}"}
-    words = [line.split(None, 2) for topic in topics for line in listed(topic.home / "left-out")]
-    return {script: why for where, script, why in words if here & set(where.split(","))}
+    here, found = {kind, f"lts-{lane()}"}, {}
+    for path in (topic.home / "left-out" for topic in topics):
+        for line in listed(path):
+            where, script, why = line.split(None, 2)
+            if unknown := [one for one in where.split(",") if one not in LEAVE_OUT and not one.startswith("lts-")]:
+                raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(LEAVE_OUT)} and lts-VERSION")
+            if here & set(where.split(",")):
+                found[script] = why
+    return found
 
 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
