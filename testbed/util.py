@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TextIO, TypeVar
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -102,14 +102,24 @@ HELD: list[int] = []
 
 
 @contextlib.contextmanager
-def lock(name: str) -> Iterator[None]:
-    """One process at a time works on what `name` stands for; a second one waits and says so."""
+def locking(name: str) -> Iterator[tuple[TextIO, bool]]:
+    """The open file of a lock, and whether this process has got the lock, which it has until the file is closed."""
     path = cache() / "locks" / name
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = True
         except BlockingIOError:
+            mine = False
+        yield handle, mine
+
+
+@contextlib.contextmanager
+def lock(name: str) -> Iterator[None]:
+    """One process at a time works on what `name` stands for; a second one waits and says so."""
+    with locking(name) as (handle, mine):
+        if not mine:
             say(f"waiting for another process that works on {name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         HELD.append(handle.fileno())

@@ -7,7 +7,6 @@ uml.py and qemu.py say how their command lines look; all else about a guest is h
 import contextlib
 import ctypes
 import errno
-import fcntl
 import functools
 import os
 import pathlib
@@ -17,7 +16,7 @@ import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..util import Fail, cache, remove, say, tail
+from ..util import Fail, locking, remove, say, tail
 from . import guest, kernel, qemu, uml
 
 # What no healthy guest says.
@@ -130,16 +129,11 @@ def prctl(*arguments: object) -> None:
 @contextlib.contextmanager
 def cpu() -> Iterator[int | None]:
     """A CPU of the host's that no other boot has meanwhile, of this testbed or of another one, or None."""
-    place = cache() / "locks"
-    place.mkdir(parents=True, exist_ok=True)
     for own in sorted(os.sched_getaffinity(0)):
-        with open(place / f"cpu{own}", "w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            yield own
-            return
+        with locking(f"cpu{own}") as (_, mine):
+            if mine:
+                yield own
+                return
     yield None
 
 
