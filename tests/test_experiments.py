@@ -785,12 +785,38 @@ def test_cycles_are_the_fewest_of_a_round(write, tmp_path, monkeypatch):
 
 
 def test_a_benchmark_that_says_nothing_is_no_result():
-    assert realtime.benchmark("# depth 4 cold: lock held min 1 median 2\n") == {
+    said = (
+        "# depth     4 cold: lock held min 1 median 2\n"
+        "# depth    16, handed over: min 1000 p10 2000 median 3000 p90 4000 max 5000 ps an entry\n"
+        "# interrupts 10 held up 2 dequeues of 50; 3 found nothing\n# dequeues below 8 ns: 40\n"
+    )
+    assert realtime.benchmark(said) == {
         "held cold 4": 2,
         "least held cold 4": 1,
+        "handed over, min 16": 1,
+        "handed over, p10 16": 2,
+        "handed over, median 16": 3,
+        "handed over, p90 16": 4,
+        "handed over, max 16": 5,
+        "interrupts": 10,
+        "held up": 2,
+        "dequeues": 50,
+        "found nothing": 3,
+        "below 8": 40,
     }
-    with pytest.raises(Fail, match="said nothing"):
-        realtime.benchmark("Kernel panic")
+    for cut in ("Kernel panic", said[: said.index("# interrupts")]):
+        with pytest.raises(Fail, match="did not come to its end"):
+            realtime.benchmark(cut)
+
+
+def test_kernels_for_the_benchmark_alone_come_after_the_two_that_are_compared(write):
+    other = REALTIME.replace('after = "one"\n', 'after = "one"\nmore = "one:1"\n')
+    assert list(write(other).kernels) == ["before", "after", "more"]
+    with pytest.raises(Fail, match="they come first, in this order"):
+        write(REALTIME.replace("[kernels]\n", '[kernels]\nmore = "one:1"\n'))
+    with pytest.raises(Fail, match="there is a kernel after already"):
+        options = 'options = ["CONFIG_B=y"]\n'
+        write(REALTIME.replace(options, options + 'instead = { after = "b.patch" }\n'))
 
 
 def point(K, ns, requests):

@@ -182,12 +182,12 @@ def test_a_percentile_is_the_upper_edge_of_its_bucket():
     # As svc_measure_add() in realtime/enqueue.patch fills them
     def bucket(value):
         octave = value.bit_length()
-        return value if value < 4 else (octave - 1) * 4 + ((value >> (octave - 3)) & 3)
+        return value if value < 16 else (octave - 1) * 16 + ((value >> (octave - 5)) & 15)
 
-    for value in (4, 5, 7, 8, 100, 1000, 123456):
-        buckets = [0] * 256
+    for value in (4, 15, 16, 31, 32, 100, 1000, 123456):
+        buckets = [0] * 1024
         buckets[bucket(value)] = 10
-        assert value < realtime.edge(buckets, 5) <= value * 1.25 + 1
+        assert value < realtime.edge(buckets, 5) <= value * 17 / 16 + 1
 
 
 def test_what_noticed_is_read_again_and_counted(filled, place):

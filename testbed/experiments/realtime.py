@@ -2,8 +2,8 @@
 """Two kernels on real time with two CPUs, booted in turns, so that what else the machine does falls on both.
 
 Of each kernel there are two: one that runs a KUnit benchmark at boot, and one that is a server; a test-only patch
-makes each of them say what it measures. A time is in cycles of the TSC and is the median over the repeats; a ratio is
-the median of the repeats' ratios.
+makes each of them say what it measures. Kernels beyond the two that are compared run the benchmark only. A time is in
+cycles of the TSC and is the median over the repeats; a ratio is the median of the repeats' ratios.
 """
 
 import json
@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from .. import schema
@@ -25,12 +26,15 @@ from .table import Point, Result, Table
 
 MACHINES = ("smp",)
 CPUS = 2
+COMPARED = ["before", "after"]
 BENCHMARK = schema.table(
     {
         "patch": schema.STRING,
         "suite": sweep.PLAIN,
         "options": {"type": "array", "minItems": 1, "items": {"type": "string", "pattern": "^CONFIG_[A-Z0-9_]+=y$"}},
-    }
+    },
+    # {kernel: a patch on the second one of the two, which makes another to compare with}
+    instead=schema.mapping(schema.STRING),
 )
 LOAD = schema.table({"patch": schema.STRING, "measure": schema.STRING, "version": {"enum": list(nfsload.VERSIONS)},
                      "groups": {"type": "array", "minItems": 1, "items": schema.STRING},
@@ -47,13 +51,15 @@ OPTIONAL: dict[str, schema.Schema] = {}
 
 def check(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
-    if list(experiment.kernels) != ["before", "after"]:
-        raise Fail(f"{where}: kernels: this kind compares two, before and after, in this order")
+    if list(experiment.kernels)[:2] != COMPARED:
+        raise Fail(f"{where}: kernels: this kind compares two, before and after; they come first, in this order")
     if data.get("exact", True):
         raise Fail(f"{where}: real time is never the same: say exact = false")
     server.check(experiment)
-    for table in ("benchmark", "load"):
-        experiment.file(data[table]["patch"])
+    for patch in (data["benchmark"]["patch"], data["load"]["patch"], *data["benchmark"].get("instead", {}).values()):
+        experiment.file(patch)
+    if again := set(data["benchmark"].get("instead", {})) & set(experiment.kernels):
+        raise Fail(f"{where}: benchmark.instead: there is a kernel {again.pop()} already")
     try:
         nfsload.command(data["load"]["groups"], data["load"]["version"], server.sizes(experiment))
     except nfsload.Refused as refused:
@@ -68,7 +74,11 @@ def benchmarks(base: Base, experiment: Experiment) -> dict[str, pathlib.Path]:
     """{kernel: the one that runs the benchmark}"""
     about, made = experiment.data["benchmark"], {}
     with lock("source"):
-        for name, commit in commits(base, experiment).items():
+        found = commits(base, experiment)
+        for name, instead in about.get("instead", {}).items():
+            text = experiment.file(instead).read_text()
+            found[name] = kernel.variant(base, found["after"], f"{instead} on after", text)
+        for name, commit in found.items():
             patch = experiment.file(about["patch"]).read_text()
             made[name] = benchmark_kernel(
                 base, kernel.variant(base, commit, f"{about['patch']} on {name}", patch), about["options"]
@@ -111,13 +121,14 @@ def script(experiment: Experiment, place: str) -> str:
 def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     """{kernel: {figure: [a value for each repeat]}}"""
     timed = benchmarks(base, experiment)
-    servers = kernels(base, experiment, patch=experiment.file(experiment.data["load"]["patch"]).read_text())
+    patch = experiment.file(experiment.data["load"]["patch"]).read_text()
+    servers = kernels(base, experiment, patch=patch, only=COMPARED)
     text = out / f"{experiment.name}.sh"
     text.write_text(script(experiment, selftests(base, experiment)))
     guest.root()
     found: dict[str, dict[str, list[Any]]] = {name: {} for name in timed}
     booted = [0]
-    with watched(experiment.name, lambda: booted[0], 2 * len(found) * experiment.repeats, "boots"):
+    with watched(experiment.name, lambda: booted[0], (len(timed) + len(servers)) * experiment.repeats, "boots"):
         for turn in range(experiment.repeats):
             # Who is first changes, too
             for name in list(found) if turn % 2 else list(found)[::-1]:
@@ -138,9 +149,12 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
                     log=log,
                 ).stdout
                 booted[0] += 1
-                boot(experiment, experiment.machine, servers[name], text, where)
-                booted[0] += 1
-                for figure, number in {**benchmark(said), **enqueue(where, experiment.data["load"]["threads"])}.items():
+                figures = benchmark(said)
+                if name in servers:
+                    boot(experiment, experiment.machine, servers[name], text, where)
+                    booted[0] += 1
+                    figures |= enqueue(where, experiment.data["load"]["threads"])
+                for figure, number in figures.items():
                     found[name].setdefault(figure, []).append(number)
     return found
 
@@ -162,10 +176,15 @@ def benchmark(console: str) -> dict[str, float]:
     for depth, state, least, held in re.findall(r"depth +(\d+) (cold|warm): lock held min (\d+) median (\d+)", console):
         found |= {f"held {state} {depth}": int(held), f"least held {state} {depth}": int(least)}
     # It calls them ps, and nanoseconds are cycles here
-    for depth, least, entry in re.findall(r"depth +(\d+): min (\d+) median (\d+) ps an entry", console):
-        found |= {f"pass {depth}": int(entry) / 1000, f"least pass {depth}": int(least) / 1000}
-    if not found:
-        raise Fail("the benchmark said nothing: see the log of its console")
+    for depth, what, entry in re.findall(r"depth +(\d+), ([a-z ]+): (min .*) ps an entry", console):
+        found |= {
+            f"{what}, {name} {depth}": int(number) / 1000 for name, number in re.findall(r"([a-z0-9]+) (\d+)", entry)
+        }
+    held = re.search(r"interrupts (\d+) held up (\d+) dequeues of (\d+); (\d+) found nothing", console)
+    if not held or "depth" not in console:
+        raise Fail("the benchmark did not come to its end: see the log of its console")
+    found |= dict(zip(("interrupts", "held up", "dequeues", "found nothing"), map(int, held.groups())))
+    found |= {f"below {edge}": int(count) for edge, count in re.findall(r"dequeues below (\d+) ns: (\d+)", console)}
     return found
 
 
@@ -191,20 +210,21 @@ def enqueue(where: pathlib.Path, counts: list[int]) -> dict[str, float]:
 
 
 def edge(buckets: list[int], rank: float) -> int:
-    """The upper edge of the bucket, of four an octave, that holds the sample of this rank."""
+    """The upper edge of the bucket, of 16 an octave, that holds the sample of this rank."""
     for bucket, count in enumerate(buckets):
         rank -= count
         if rank <= 0:
-            return (bucket % 4 + 5) << (bucket // 4 - 2) if bucket >= 8 else bucket + 1
+            return (bucket % 16 + 17) << (bucket // 16 - 4) if bucket >= 64 else bucket + 1
     return 0
 
 
 def metrics(experiment: Experiment, result: Result) -> list[Table]:
-    before, after = result.values()
+    before, after = (result[name] for name in COMPARED)
+    others = [name for name in result if name not in COMPARED]
     depths = sorted({int(figure.split()[2]) for figure in before if figure.startswith("held cold")})
     tables: list[Table] = []
 
-    def one(title: str, figures: dict[int, str]) -> None:
+    def one(title: str, figures: dict[int, str], more: Sequence[str] = ()) -> None:
         rows = []
         for depth, figure in figures.items():
             if figure in before:
@@ -216,6 +236,7 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
                         middle(after[figure]),
                         f"{statistics.median(ratios):.2f}x",
                         f"{ratios[0]:.2f}-{ratios[-1]:.2f}",
+                        *(middle(result[name][figure]) for name in more),
                     ]
                 )
         caption = (
@@ -223,24 +244,47 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
             if not tables
             else ""
         )
-        tables.append(Table([title, "before", "after", "after/before", "min and max"], rows, caption, left=(0,)))
+        tables.append(Table([title, "before", "after", "after/before", "min and max", *more], rows, caption, left=(0,)))
 
     for state in ("cold", "warm"):
         for what, name in (("least held", "lock held, least of 25"), ("held", "lock held, median of 25"),
                            ("least first", "first dequeue, least of 25"), ("first", "first dequeue, median of 25"),
                            ("least mean", "mean of all dequeues, least of 25")):
             one(f"{name}, {state}, entries waiting", {depth: f"{what} {state} {depth}" for depth in depths})
-    for what, name in (("least pass", "least"), ("pass", "median")):
-        one(
-            f"2 producers, 2 consumers: cycles an entry, {name} of 25, entries waiting",
-            {depth: f"{what} {depth}" for depth in depths},
-        )
+    for what, name in (("one queue", "2 CPUs, each mostly takes what it put in"),
+                       ("handed over", "each entry goes from one CPU to the other")):
+        for part in ("min", "p10", "median", "p90", "max"):
+            one(f"{name}: cycles an entry, {part} of 25, entries waiting",
+                {depth: f"{what}, {part} {depth}" for depth in depths}, others)
+    tables += interrupts(result)
     for what in ("min", "p50", "p90", "p99", "mean", "max"):
         one(
             f"svc_xprt_enqueue(), {what}, nfsd threads",
             {threads: f"enqueue {what} {threads}" for threads in experiment.data["load"]["threads"]},
         )
     return tables
+
+
+def interrupts(result: Result) -> list[Table]:
+    """How often interrupts on one CPU hold up the other, and how long those dequeues take that had none themselves."""
+    total = {
+        name: {figure: sum(values) for figure, values in figures.items()} for name, figures in result.items()
+    }
+    edges = sorted({int(figure.split()[1]) for figures in total.values() for figure in figures if "below" in figure})
+    held = [
+        [name, of["interrupts"], of["dequeues"], of["held up"], f"{1000 * of['held up'] / of['interrupts']:.1f}",
+         of["found nothing"]]
+        for name, of in total.items()
+    ]
+    spread = [
+        [edge, *(sum(of.get(f"below {above}", 0) for above in edges if above > edge) for of in total.values())]
+        for edge in edges[:-1]
+    ]
+    return [
+        Table(["with interrupts on both CPUs", "interrupts", "dequeues", "held up by the other CPU's",
+               "for 1000 interrupts", "found nothing"], held, "Sums over the repeats", left=(0,)),
+        Table(["dequeues that took as many cycles or more", *total], spread, "", left=(0,)),
+    ]
 
 
 def middle(values: list[float]) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ..machines import boot as machines
 from ..machines import guest, kernel
@@ -58,12 +58,16 @@ def alone(base: Base, topic: str, number: int | None = None) -> str:
     return git(base.repo, "rev-parse", f"{branch}~{many - (number or many)}").stdout.strip()
 
 
-def kernels(base: Base, experiment: Experiment, machine: str = "", patch: str = "") -> dict[str, pathlib.Path]:
-    """{kernel: executable} of all that the experiment asks for, each with a test-only patch if one is given."""
+def kernels(
+    base: Base, experiment: Experiment, machine: str = "", patch: str = "", only: Sequence[str] = ()
+) -> dict[str, pathlib.Path]:
+    """{kernel: executable} of all or some that the experiment asks for, each with a test-only patch if one is given."""
     made = {}
     what = experiment.flavour(machine)
     with lock("source"):
         for name, commit in commits(base, experiment).items():
+            if only and name not in only:
+                continue
             place = name
             if patch:
                 commit = kernel.variant(base, commit, f"{experiment.name} on {name}", patch)
