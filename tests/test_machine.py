@@ -177,6 +177,20 @@ def test_a_guest_that_complains_fails_even_if_its_script_did_not(machine, line, 
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "__kmem_cache_create_args(nfsd_file) failed with error -22",
+        "nfsd: vmalloc error: size 744, align 0x1, vm_struct allocation failed, mode:0xcc0(GFP_KERNEL)",
+    ],
+)
+def test_the_stack_of_an_allocation_that_failed_is_no_complaint(machine, line):
+    stack = "CPU: 0 UID: 0 PID: 8111 Comm: perl\nStack:\n 6725c1f8 616b5820\nCall Trace:\n [<60062e94>] ? f+0x0/0x1\n"
+    machine(f"cat <<'EOF'\n{line}\n{stack}after\nEOF\necho 0 > exit")
+    with pytest.raises(Fail, match="Call Trace:"):
+        machine(f"cat <<'EOF'\n{line}\n{stack}another\n{stack}EOF\necho 0 > exit")
+
+
 def test_a_guest_whose_script_fails_fails(machine):
     with pytest.raises(Fail, match="status 3"):
         machine("echo last words; echo 3 > exit")
