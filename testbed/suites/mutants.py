@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from ..machines import boot, kernel
+from ..machines import guest as roots
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
@@ -99,6 +100,8 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
     """Judge faults that selftests have to notice: while one guest runs, the next one's kernel is built."""
     name, what = topic.name, kernel.flavour(topic.name)
     place = kernel.selftests(base)
+    topics = kernel.flavours()[what]
+    root = roots.root(store.guest_packages(topics))
     every = list(dict.fromkeys(script for fault in wanted for script in scripts(fault)))
     have = (place / "kselftest-list.txt").read_text().split()
     for script in every:
@@ -109,11 +112,11 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
         """The cases that failed, and whether the guest came to no good end."""
         where = outcome.with_name(f"{name}-{label}")
         text = where.with_suffix(".sh")
-        text.write_text(selftests.script(kernel.flavours()[what], what.kind, place, names))
+        text.write_text(selftests.script(topics, what.kind, place, names))
         with contextlib.ExitStack() as ended:
             ended.callback(image.unlink)
             try:
-                boot.boot(image, text, where, BOOT * len(names), what.kind)
+                boot.boot(image, text, where, BOOT * len(names), what.kind, root=root)
                 found = []
             except Fail:
                 found = ["a hang or a crash"]
