@@ -93,6 +93,8 @@ def guests(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants.kernel, "selftests", lambda base: tmp_path)
     monkeypatch.setattr(mutants.kernel, "commits", lambda base: {"patched": "none"})
     monkeypatch.setattr(mutants.kernel, "variant", lambda base, commit, name, patch: name)
+    monkeypatch.setattr(mutants.store, "guest_packages", lambda topics: {"a-package": "what its selftests need"})
+    monkeypatch.setattr(mutants.roots, "root", lambda packages: tmp_path / " ".join(packages))
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
 
     def executable(base, commit, what, place):
@@ -104,7 +106,8 @@ def guests(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants.kernel, "executable", executable)
 
     def run(leaves):
-        def boot(image, script, results, limit, kind):
+        def boot(image, script, results, limit, kind, root):
+            assert root == tmp_path / "a-package"
             assert "-t net:fast.sh" in script.read_text()
             said = leaves[image.read_text()]
             results.mkdir()
