@@ -94,7 +94,7 @@ def guests(tmp_path, monkeypatch):
     monkeypatch.setattr(mutants.kernel, "commits", lambda base: {"patched": "none"})
     monkeypatch.setattr(mutants.kernel, "variant", lambda base, commit, name, patch: name)
     monkeypatch.setattr(mutants.store, "guest_packages", lambda topics: {"a-package": "what its selftests need"})
-    monkeypatch.setattr(mutants.roots, "root", lambda packages: tmp_path / " ".join(packages))
+    monkeypatch.setattr(mutants.guest, "root", lambda packages: tmp_path / " ".join(packages))
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
 
     def executable(base, commit, what, place):

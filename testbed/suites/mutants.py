@@ -14,8 +14,7 @@ import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from ..machines import boot, kernel
-from ..machines import guest as roots
+from ..machines import boot, guest, kernel
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
@@ -101,14 +100,14 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
     name, what = topic.name, kernel.flavour(topic.name)
     place = kernel.selftests(base)
     topics = kernel.flavours()[what]
-    root = roots.root(store.guest_packages(topics))
+    root = guest.root(store.guest_packages(topics))
     every = list(dict.fromkeys(script for fault in wanted for script in scripts(fault)))
     have = (place / "kselftest-list.txt").read_text().split()
     for script in every:
         if script.replace("/", ":", 1) not in have:
             raise Fail(f"topics/{name}/mutants: Selftest: {script} is none of the series'")
 
-    def guest(image: pathlib.Path, label: str, names: list[str]) -> list[str]:
+    def run(image: pathlib.Path, label: str, names: list[str]) -> list[str]:
         """The cases that failed, and whether the guest came to no good end."""
         where = outcome.with_name(f"{name}-{label}")
         text = where.with_suffix(".sh")
@@ -133,7 +132,7 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
 
     with lock("source"), concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         patched = kernel.commits(base)["patched"]
-        sound = pool.submit(guest, build(patched, "none"), "none", every)
+        sound = pool.submit(run, build(patched, "none"), "none", every)
         running = {}
         for fault in wanted:
             try:
@@ -141,7 +140,7 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
             except Fail as fail:
                 tally.that(f"{name}/{fault.stem}", fail)
                 continue
-            running[fault] = pool.submit(guest, image, fault.stem, scripts(fault))
+            running[fault] = pool.submit(run, image, fault.stem, scripts(fault))
     tally.that(f"{name}: without a fault all cases of {', '.join(every)} pass", "\n".join(sound.result()))
     for fault, ended in running.items():
         tally.run(f"{name}/{fault.stem}", noticed, fault, ended.result, outcome)
