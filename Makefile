@@ -46,7 +46,7 @@ bench record: setup
 	@$(TESTBED) $@ $(B)
 
 mutants: setup
-	@$(TESTBED) $@ $(T)
+	@$(TESTBED) $@ $(T) $(if $(NEW),--new)
 
 conformance: setup
 	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(LTP),--ltp "$(LTP)") \

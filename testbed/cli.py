@@ -253,11 +253,13 @@ def litmus_tests(_: Arguments) -> int:
     return tally.close()
 
 
-@command(option("names", nargs="*", metavar="TOPIC"), name="mutants")
+@command(option("names", nargs="*", metavar="TOPIC"),
+         option("--new", action="store_true", help="only those that mutants/noticed does not have (NEW=1)"),
+         name="mutants")
 def faults(args: Arguments) -> int:
     """put one fault after the other into the kernel; a test has to notice each"""
     tally = Tally()
-    mutants.mutants(base.find(), tally, args.names)
+    mutants.mutants(base.find(), tally, args.names, args.new)
     return tally.close()
 
 

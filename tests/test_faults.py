@@ -147,6 +147,32 @@ def test_a_selftest_that_fails_without_a_fault_is_said(guests):
     assert "no test was run" in cases["one/01-seen"]
 
 
+def test_only_what_has_not_been_judged_is_judged(tmp_path, monkeypatch):
+    """What noticed the others stays in what is to be kept, and what has no patch any more does not."""
+    home = tmp_path / "mutants"
+    home.mkdir()
+    for name in ("01-old", "02-new", "03-selftest"):
+        (home / f"{name}.patch").write_text("Selftest: net/x.sh\n" if "self" in name else "\ndiff --git a/x b/x\n")
+    (home / "noticed").write_text("00-gone\n    a\n01-old\n    b\n    c\n")
+    asked = []
+    monkeypatch.setattr(mutants, "BUILD", tmp_path)
+    for part in ("by_kunit", "by_selftests"):
+        monkeypatch.setattr(
+            mutants, part, lambda *args, part=part: asked.extend((part, fault.stem) for fault in args[3])
+        )
+    one = types.SimpleNamespace(name="one", home=tmp_path)
+    mutants.judge(None, Tally(), one, new=True)
+    assert asked == [("by_kunit", "02-new"), ("by_selftests", "03-selftest")]
+    assert (tmp_path / "mutants" / "one").read_text() == "01-old\n    b\n    c\n"
+    asked.clear()
+    mutants.judge(None, Tally(), one)
+    assert len(asked) == 3 and (tmp_path / "mutants" / "one").read_text() == ""
+    asked.clear()
+    (home / "noticed").write_text("01-old\n02-new\n03-selftest\n")
+    mutants.judge(None, Tally(), one, new=True)
+    assert not asked
+
+
 @pytest.mark.parametrize(
     "wanted, said, problem",
     [

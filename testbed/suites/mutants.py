@@ -48,15 +48,15 @@ def recorded(topic: Topic) -> dict[str, list[str]]:
     return found
 
 
-def mutants(base: Base, tally: Tally, names: Iterable[str] = ()) -> None:
-    """Judge the mutants of the topics named, or of all that have any."""
+def mutants(base: Base, tally: Tally, names: Iterable[str] = (), new: bool = False) -> None:
+    """Judge the mutants of the topics named, or of all that have any; new: only those that nothing is recorded of."""
     topics = store.series()
     have = [topic.name for topic in topics if faults(topic)]
     for name in names or have:
         topic = store.named(topics, name)
         if name not in have:
             raise Fail(f"topics/{name}/mutants/ has no patch in it; these have: {', '.join(have)}")
-        judge(base, tally, topic)
+        judge(base, tally, topic, new)
 
 
 def scripts(fault: pathlib.Path) -> list[str]:
@@ -65,17 +65,28 @@ def scripts(fault: pathlib.Path) -> list[str]:
     return found[1].split() if found else []
 
 
-def judge(base: Base, tally: Tally, topic: Topic) -> None:
+def judge(base: Base, tally: Tally, topic: Topic, new: bool = False) -> None:
     name = topic.name
+    every = faults(topic)
+    known = recorded(topic) if new else {}
+    wanted = [fault for fault in every if fault.stem not in known]
+    if not wanted:
+        say(f"{name}: all {len(every)} have been judged")
+        return
     outcome = BUILD / "mutants" / name
     outcome.parent.mkdir(parents=True, exist_ok=True)
-    outcome.unlink(missing_ok=True)
-    say(f"{name}: without a fault, then with each of {len(faults(topic))}")
+    outcome.write_text("".join(written(fault, known[fault.stem]) for fault in every if fault.stem in known))
+    say(f"{name}: without a fault, then with each of {len(wanted)}")
     for part in (by_kunit, by_selftests):
-        of_part = [fault for fault in faults(topic) if bool(scripts(fault)) == (part is by_selftests)]
+        of_part = [fault for fault in wanted if bool(scripts(fault)) == (part is by_selftests)]
         if of_part:
             part(base, tally, topic, of_part, outcome)
     say(f"{outcome} says what noticed which")
+
+
+def written(fault: pathlib.Path, found: Iterable[str]) -> str:
+    """What noticed a fault, as recorded() reads it."""
+    return f"{fault.stem}\n" + "".join(f"    {line}\n" for line in found)
 
 
 def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
@@ -133,7 +144,11 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
     with lock("source"), concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         patched = kernel.commits(base)["patched"]
         sound = pool.submit(run, build(patched, "none"), "none", every)
-        running = {}
+        running: dict[pathlib.Path, concurrent.futures.Future[list[str]]] = {}
+
+        def settle(fault: pathlib.Path) -> None:
+            tally.run(f"{name}/{fault.stem}", noticed, fault, running.pop(fault).result, outcome)
+
         for fault in wanted:
             try:
                 image = build(kernel.variant(base, patched, fault.stem, fault.read_text()), fault.stem)
@@ -141,9 +156,12 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
                 tally.that(f"{name}/{fault.stem}", fail)
                 continue
             running[fault] = pool.submit(run, image, fault.stem, scripts(fault))
+            # Now, since a long run may be stopped
+            for done in [fault for fault, ended in running.items() if ended.done()]:
+                settle(done)
     tally.that(f"{name}: without a fault all cases of {', '.join(every)} pass", "\n".join(sound.result()))
-    for fault, ended in running.items():
-        tally.run(f"{name}/{fault.stem}", noticed, fault, ended.result, outcome)
+    for fault in list(running):
+        settle(fault)
 
 
 @contextlib.contextmanager
@@ -198,7 +216,7 @@ def noticed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.P
         raise Fail("it lives: no test notices")
     print("     " + "\n     ".join(found), flush=True)
     with open(outcome, "a") as text:
-        text.write(f"{fault.stem}\n" + "".join(f"    {line}\n" for line in found))
+        text.write(written(fault, found))
 
 
 def kunit(base: Base, configs: list[str], log: pathlib.Path) -> tuple[str, str | None]:
