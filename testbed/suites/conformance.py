@@ -100,7 +100,7 @@ SUITES = (
     Suite("pynfs", "pynfs", "nfs4.1/testserver.py", "nfs4.1/xdrdef/nfs4_pack.py", 3600, read_pynfs),
     Suite("cthon", "the Connectathon tests", "basic/test1.c", "special/bigfile2", 3600, read_lines),
     Suite("ltp", "LTP's NFS tests", "testcases/bin/nfs_lib.sh", "testcases/bin/nfs01_open_files", 5400, read_lines),
-    Suite("fstests", "fstests", "tests/generic/001", "ltp/fsx", 5400, read_fstests),
+    Suite("fstests", "fstests", "tests/generic/001", "ltp/fsx", 10800, read_fstests),
     Suite("stress", "fsx and fsstress of fstests", "ltp/fsx.c", "ltp/fsstress", 5400, read_lines),
 )
 
