@@ -80,7 +80,7 @@ def upstream() -> str:
 
 
 def mutants() -> str:
-    """For each topic that has any, how many mutants there are, what noticed them, and how many no run has judged."""
+    """For each topic that has any, how many mutants there are, and what noticed how many."""
     rows = []
     for topic in everything():
         faults = {fault.stem: bool(suite.scripts(fault)) for fault in suite.faults(topic)}
@@ -90,7 +90,7 @@ def mutants() -> str:
         if faults:
             kunit = len(by) - len(litmus) - len(in_guest)
             rows.append([topic.name, len(faults), kunit, len(in_guest), len(litmus), len(faults) - len(by)])
-    heads = ["topic", "mutants", "noticed by KUnit", "by a selftest", "by herd7", "not judged yet"]
+    heads = ["topic", "mutants", "noticed by KUnit", "by a selftest", "by herd7", "not noticed yet"]
     return table(heads, rows, left=(0,))
 
 
