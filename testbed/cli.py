@@ -158,28 +158,31 @@ TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and s
 @command(MACHINE, option("--only", default="", metavar="TOPIC|SCRIPT",
                          help="a topic's KUnit and selftests, or one selftest (T=)"),
          option("--noise", type=int, choices=range(1, 10), default=0, metavar="1..9",
-                help="run the selftests in a guest that was disturbed, each number in another way (NOISE=)"))
+                help="run the selftests in a guest that was disturbed, each number in another way (NOISE=)"),
+         option("--mode", default="", help="run the selftests in a mode that a topic has (MODE=)"))
 def test(args: Arguments) -> int:
     """everything that is tested; ends with "N passed, N failed\""""
     tally = Tally()
+    selftests.check_mode(args.mode, args.kind)
     if args.kind in package.SUITES:
         only = selftests.named(args.only, args.kind)[1] if args.only else []
         package.SUITES[args.kind](base.find(), tally, only, args.noise)
         return tally.close(None if only else BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
     if args.only:
-        of, scripts = selftests.named(args.only, args.kind)
+        of, scripts = selftests.named(args.only, args.kind, args.mode)
         found = base.find()
-        if of and args.kind != "x86":
+        # KUnit is of no mode.
+        if of and args.kind != "x86" and not args.mode:
             kunit.kunit(found, tally, of, kind=args.kind)
         if scripts:
-            selftests.selftests(found, tally, args.kind, scripts, args.noise)
+            selftests.selftests(found, tally, args.kind, scripts, args.noise, args.mode)
         return tally.close()
-    if args.kind != "sim" or args.noise:
+    if args.kind != "sim" or args.noise or args.mode:
         found = base.find()
-        if args.kind == "debug":
+        if args.kind == "debug" and not args.mode:
             kunit.kunit(found, tally, kind=args.kind)
-        selftests.selftests(found, tally, args.kind, noise=args.noise)
-        return tally.close(BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
+        selftests.selftests(found, tally, args.kind, noise=args.noise, mode=args.mode)
+        return tally.close(BUILD / f"junit-{args.kind}{args.noise or ''}{args.mode}.xml")
     parts: list[Callable[[base.Base, Tally], None]] = [check.applies, kunit.kunit, selftests.selftests, results.figures]
     if not lane():
         # These are of the testbed, or of patches that a lane has none of its own of.

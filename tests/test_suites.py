@@ -90,6 +90,21 @@ def test_each_noise_disturbs_a_guest_in_its_own_way(tested, tmp_path):
     assert all(text.endswith(quiet.removeprefix("#!/bin/bash\n")) for text in noisy)
 
 
+def test_a_mode_is_switched_on_before_the_tests_that_have_it(tested, place, tmp_path):
+    toml = place / "topics/two/topic.toml"
+    toml.write_text(toml.read_text() + '\n[modes]\nother = "echo 1 >/sys/other"\n')
+    (place / "topics/two/left-out").write_text("other slow.sh it is of the usual mode\n")
+    (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\nnet:slow.sh\n")
+    text = selftests.script(topics.series(), "sim", tmp_path, mode="other")
+    assert text.index("set -e\necho 1 >/sys/other\nset +e\n") < text.index("-t net:fast.sh") and "slow.sh" not in text
+    assert "/sys/other" not in selftests.script(topics.series(), "sim", tmp_path)
+    with pytest.raises(Fail, match="slow.sh is not run in the mode other: it is of the usual mode"):
+        selftests.named("slow.sh", "sim", "other")
+    for mode, kind, said in (("another", "sim", "there is: other"), ("other", "deb", "not with KIND=deb")):
+        with pytest.raises(Fail, match=said):
+            selftests.check_mode(mode, kind)
+
+
 def test_the_shell_has_what_the_topics_say(tested, tmp_path):
     text = shell.script(topics.series(), "sim", tmp_path, (132, 50), "xterm")
     assert "TERMINAL=tty0\nCOLUMNS=132\nLINES=50\n" in text and f"cd /host{tmp_path}/net ||" in text

@@ -42,6 +42,7 @@ TOML = schema.table(
     packages=schema.STRINGS,
     guest=schema.mapping(schema.STRING),
     prepare=schema.STRING,
+    modes=schema.mapping(schema.STRING),
     shell=schema.STRING,
     kunit=schema.STRINGS,
     compile=schema.STRINGS,
@@ -75,6 +76,8 @@ class Topic:
     guest: dict[str, str]
     # Shell that the guest runs before the selftests.
     prepare: str
+    # {a way to run all tests of its directories of selftests: shell that switches a guest to it}
+    modes: dict[str, str]
     # Shell that `make shell` runs before there is a prompt, in the topic's first directory of selftests.
     shell: str
     # Paths in the kernel of .kunitconfig files.
@@ -283,6 +286,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         config=config,
         guest=data.get("guest", {}),
         prepare=data.get("prepare", ""),
+        modes=data.get("modes", {}),
         shell=data.get("shell", ""),
         upstream=data.get("upstream", {}),
         posting=data.get("posting", ""),

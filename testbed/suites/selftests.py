@@ -28,14 +28,15 @@ DEVICES = {"debian": "x86"}
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
-def left_out(topics: Iterable[Topic], kind: str) -> dict[str, str]:
-    """{script: why it is not run on this kind of machine, or in this lane}"""
-    here, found = {kind, f"lts-{lane()}"}, {}
+def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, str]:
+    """{script: why it is not run on this kind of machine, in this lane, or in this mode}"""
+    here, found = {kind, f"lts-{lane()}", mode}, {}
+    known = (*LEAVE_OUT, *modes(topics))
     for path in (topic.home / "left-out" for topic in topics):
         for line in listed(path):
             where, script, why = line.split(None, 2)
-            if unknown := [one for one in where.split(",") if one not in LEAVE_OUT and not one.startswith("lts-")]:
-                raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(LEAVE_OUT)} and lts-VERSION")
+            if unknown := [one for one in where.split(",") if one not in known and not one.startswith("lts-")]:
+                raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(known)} and lts-VERSION")
             if here & set(where.split(",")):
                 found[script] = why
     return found
@@ -48,17 +49,36 @@ def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
 
 
-def selftests(base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = (), noise: int = 0) -> None:
+def selftests(
+    base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = (), noise: int = 0, mode: str = ""
+) -> None:
     """All topics' selftests, on one guest of each kernel for each group of topics that share a configuration.
 
-    only: paths of scripts below the selftests' directory; no other is run. noise: see disturbed().
+    only: paths of scripts below the selftests' directory; no other is run. noise: see disturbed(). mode: one of a
+    topic's `modes`, which the base does not have.
     """
     tally.suite = "selftests"
     place = kernel.selftests(base)
+    wanted = ("patched",) if mode else KERNELS[kind]
     for what, topics in kernel.flavours(kind).items():
         here = [path for path in only if path.rpartition("/")[0] in directories(topics)]
-        if directories(topics) and (here or not only):
-            judge(tally, what, topics, place, kernel.kernels(base, what, only=KERNELS[kind]), here, noise)
+        if directories(topics) and (here or not only) and (not mode or mode in modes(topics)):
+            images = kernel.kernels(base, what, only=wanted)
+            judge(tally, what, topics, place, images, here, noise, mode)
+
+
+def modes(topics: Iterable[Topic]) -> dict[str, str]:
+    """{mode: shell that switches a guest to it}"""
+    return {mode: lines for topic in topics for mode, lines in topic.modes.items()}
+
+
+def check_mode(mode: str, kind: str) -> None:
+    """Fail for a mode that no topic has, or for a machine whose tests know of none."""
+    known = modes(store.series())
+    if mode and mode not in known:
+        raise Fail(f"MODE={mode}: no topic has such a mode; there is: {', '.join(sorted(known)) or 'none'}")
+    if mode and kind not in KERNELS:
+        raise Fail(f"MODE={mode}: not with KIND={kind}; with {', '.join(KERNELS)}")
 
 
 def directories(topics: Iterable[Topic]) -> list[str]:
@@ -81,12 +101,20 @@ def disturbed(noise: int) -> list[str]:
 
 
 def script(
-    topics: Collection[Topic], kind: str, place: pathlib.Path, only: Collection[str] = (), noise: int = 0
+    topics: Collection[Topic],
+    kind: str,
+    place: pathlib.Path,
+    only: Collection[str] = (),
+    noise: int = 0,
+    mode: str = "",
 ) -> str:
     """What the guest runs: the kernel's own runner, over the topics' directories or over the scripts named."""
     lines = ["#!/bin/bash", *disturbed(noise), *(topic.prepare for topic in topics if topic.prepare)]
+    if mode:
+        # Tests in another mode than they say would be worth nothing.
+        lines += ["set -e", modes(topics)[mode].rstrip(), "set +e"]
     # A collection at once, less some, is what 6.12's runner does not know.
-    without, mine = left_out(topics, kind), directories(topics)
+    without, mine = left_out(topics, kind, mode), directories(topics)
     tests = [":".join(path.rsplit("/", 1)) for path in only] or [
         test
         for test in (place / "kselftest-list.txt").read_text().split()
@@ -108,25 +136,31 @@ def judge(
     kernels: Mapping[str, pathlib.Path],
     only: Collection[str] = (),
     noise: int = 0,
+    mode: str = "",
 ) -> None:
     """Run the selftests of topics of a flavour and count each case."""
     kind = what.kind
     names = {path.rpartition("/")[2] for path in only}
-    without = {} if only else left_out(topics, kind)
+    without = {} if only else left_out(topics, kind, mode)
     text = BUILD / f"selftests-{what.name}.sh"
     text.parent.mkdir(parents=True, exist_ok=True)
-    text.write_text(script(topics, kind, place, only, noise))
+    text.write_text(script(topics, kind, place, only, noise, mode))
     # A kernel of Debian's lies in the root that it is booted with.
     root = None if kind in kernel.PACKAGED else guest.root(store.guest_packages(topics))
     say(
         "; ".join(
             [
-                f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})",
+                f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})"
+                + (f", in the mode {mode}" if mode else ""),
                 *(f"without {name}: {why}" for name, why in without.items()),
             ]
         )
     )
-    expected = {case for case in fails_on_base(topics, kind) if not only or case.partition(": ")[0] in names}
+    expected = {
+        case
+        for case in fails_on_base(topics, kind)
+        if (case.partition(": ")[0] in names if only else case.partition(": ")[0] not in without)
+    }
     results = {name: BUILD / f"selftests-{name}-{what.name}" for name in kernels}
     # A guest of QEMU's keeps two CPUs busy, unless it has one.
     alone = kernel.for_qemu(kind) and not kernel.counted(kind)
@@ -197,17 +231,18 @@ def ktap(text: str) -> dict[str, str]:
     return verdicts
 
 
-def named(name: str, kind: str) -> tuple[list[Topic], list[str]]:
+def named(name: str, kind: str, mode: str = "") -> tuple[list[Topic], list[str]]:
     """What T=name is: (topics whose KUnit suites are to be run, paths of selftests); Fail names what there is."""
     topics = store.series()
     brought = {
         path: topic for topic in topics for path in topic.scripts if path.rpartition("/")[0] in directories(topics)
     }
     tests = {path.rpartition("/")[2]: path for path in brought if path.rpartition("/")[2] != "lib.sh"}
-    without = left_out(topics, kind)
+    without = left_out(topics, kind, mode)
     if name in tests:
         if name in without:
-            raise Fail(f"{name} is not run on this machine ({kind}): {without[name]}")
+            where = f"in the mode {mode}" if mode else f"on this machine ({kind})"
+            raise Fail(f"{name} is not run {where}: {without[name]}")
         return [], [tests[name]]
     if name in [topic.name for topic in topics]:
         topic = store.named(topics, name)
