@@ -40,20 +40,21 @@ contents() # DIR
 
 stress() # VERSION MODE
 {
-	local name=v$1-mode$2 program pid began=$SECONDS
+	local name=v$1-mode$2 program pid began=$SECONDS fsstress
 
 	mode "$2"
 	for program in fsx fsstress; do
 		mount -t nfs -o vers="$1" localhost:/srv/$program /mnt/$program || exit 1
 	done
 	# What the server or the version does not have, fsx finds out itself.
-	"$SUITE"/ltp/fsx -q -S 1 -P /results -N 20000 /mnt/fsx/file >"/results/$name.fsx" 2>&1 &
+	"$SUITE"/ltp/fsx -q -S 1 -P /results -N 100000 /mnt/fsx/file >"/results/$name.fsx" 2>&1 &
 	pid=$!
-	"$SUITE"/ltp/fsstress -d /mnt/fsstress -p 4 -s 1 -n 1000 >"/results/$name.fsstress" 2>&1
+	"$SUITE"/ltp/fsstress -d /mnt/fsstress -p 4 -s 1 -n 5000 >"/results/$name.fsstress" 2>&1
 	verdict $? "$name fsstress"
+	fsstress=$((SECONDS - began))
 	wait $pid
 	verdict $? "$name fsx"
-	echo "$name: $((SECONDS - began)) s of simulated time"
+	echo "$name: fsstress for $fsstress s of simulated time, fsx for $((SECONDS - began))"
 	for program in fsx fsstress; do
 		umount /mnt/$program
 		on_other mount -t nfs -o vers="$1" 192.0.2.1:/srv/$program /mnt/$program || exit 1
