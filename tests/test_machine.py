@@ -14,7 +14,7 @@ from conftest import Fail
 
 from testbed import util
 from testbed.machines import boot, guest, kernel
-from testbed.series import topics
+from testbed.series import base, topics
 from testbed.suites import selftests as suites
 
 
@@ -343,3 +343,16 @@ def test_what_was_compiled_in_one_directory_is_not_compiled_again_in_another(tmp
     said = dict(line.split("\t") for line in util.run("ccache", "--print-stats", env=env).stdout.splitlines())
     assert (said["direct_cache_hit"], said["cache_miss"]) == ("1", "1")
     assert (tmp_path / "one/a.o").read_bytes() == (tmp_path / "two/a.o").read_bytes()
+
+
+def test_what_is_built_is_had_while_another_process_has_the_source(filled, ksrc, monkeypatch):
+    found, what = base.from_tree(ksrc), kernel.Flavour("sim", "", ())
+    monkeypatch.setattr(kernel, "build", lambda base, commit, what, name, place: util.run("touch", place))
+    monkeypatch.setattr(kernel, "BUILD", util.cache() / "out")
+    (util.cache() / "kernels").mkdir(parents=True)
+    made = kernel.kernels(found, what)
+    monkeypatch.setattr(kernel, "lock", lambda name: pytest.fail("it waits"))
+    assert kernel.kernels(found, what) == made and set(made) == {"base", "patched"}
+    assert set(kernel.kernels(found, what, only=["patched"])) == {"patched"}
+    with pytest.raises(pytest.fail.Exception, match="it waits"):
+        kernel.kernels(found, what, {"variant": "patch"})

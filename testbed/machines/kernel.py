@@ -282,25 +282,33 @@ def compiler() -> str:
     return run("gcc", "--version").stdout.splitlines()[0]
 
 
+def branch(base: Base, name: str) -> str:
+    """The commit of a branch in base.repo; "" if there is none."""
+    return git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{name}^{{commit}}", check=False).stdout.strip()
+
+
+def queue_branch() -> str:
+    return f"queue-{store.queue_digest()}"
+
+
 def commits(base: Base) -> dict[str, str]:
     """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
-    branch = f"queue-{store.queue_digest()}"
-    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
-    if done.returncode == 0:
-        head = done.stdout.strip()
-    else:
+    head = branch(base, queue_branch())
+    if not head:
         say("applying the queue")
         head = tree.apply(base.repo, store.series(), base.commit)
-        git(base.repo, "branch", "-f", branch, head)
+        git(base.repo, "branch", "-f", queue_branch(), head)
     return {"base": base.commit, "patched": head}
+
+
+def variant_branch(commit: str, patch: str) -> str:
+    return f"variant-{digest(commit, patch)}"
 
 
 def variant(base: Base, commit: str, name: str, patch: str) -> str:
     """The commit that a test-only patch makes of `commit`, in base.repo."""
-    branch = f"variant-{digest(commit, patch)}"
-    done = git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}^{{commit}}", check=False)
-    if done.returncode == 0:
-        return done.stdout.strip()
+    if made := branch(base, variant_branch(commit, patch)):
+        return made
     # Without the working tree, where files that came and went again would have to be compiled again.
     with tempfile.TemporaryDirectory(dir=cache()) as place:
         index = {"GIT_INDEX_FILE": f"{place}/index"}
@@ -311,7 +319,7 @@ def variant(base: Base, commit: str, name: str, patch: str) -> str:
         files = git(base.repo, "write-tree", env=index).stdout.strip()
     when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
     made = git(base.repo, "commit-tree", files, "-p", commit, "-m", f"test only: {name}", env=when).stdout.strip()
-    git(base.repo, "branch", "-f", branch, made)
+    git(base.repo, "branch", "-f", variant_branch(commit, patch), made)
     return made
 
 
@@ -338,40 +346,48 @@ def kernels(
     variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
     only: of all those, the ones wanted.
     """
-    made: dict[str, pathlib.Path] = {}
+    variants = variants or {}
+    # What has been built needs no source, at which another process may be for long.
+    patched = branch(base, queue_branch())
+    where = {"base": base.commit, "patched": patched}
+    where |= {name: patched and branch(base, variant_branch(patched, patch)) for name, patch in variants.items()}
+    wanted = [name for name in where if only is None or name in only]
+    if all(where[name] and kept(base, where[name], what).is_file() for name in wanted):
+        return {name: executable(base, where[name], what, name) for name in wanted}
     with lock("source"):
         where = commits(base)
-        where |= {name: variant(base, where["patched"], name, patch) for name, patch in (variants or {}).items()}
-        for name, commit in where.items():
-            if only is not None and name not in only:
-                continue
-            made[name] = executable(base, commit, what, name)
-    return made
+        where |= {name: variant(base, where["patched"], name, patch) for name, patch in variants.items()}
+        return {name: executable(base, where[name], what, name) for name in wanted}
+
+
+def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
+    """Where the cache has the kernel of a commit, once it is built."""
+    return cache() / "kernels" / f"{what.kind}-{digest(content(base, commit), compiler(), *what.fragments)}"
 
 
 def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Path:
     """The kernel of a commit in build/NAME/, built unless one of the same content has been; hold the source's lock."""
-    kept = cache() / "kernels" / f"{what.kind}-{digest(content(base, commit), compiler(), *what.fragments)}"
-    if not kept.is_file():
-        build(base, commit, what, name, kept)
+    made = kept(base, commit, what)
+    if not made.is_file():
+        build(base, commit, what, name, made)
     path = BUILD / name / what.image
     path.parent.mkdir(parents=True, exist_ok=True)
-    link(kept, path)
+    link(made, path)
     return path
 
 
-def link(kept: pathlib.Path, path: pathlib.Path) -> None:
-    temporary = path.with_name(path.name + ".part")
+def link(made: pathlib.Path, path: pathlib.Path) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:
-        os.link(kept, temporary)
+        os.link(made, temporary)
     except OSError:
-        shutil.copy2(kept, temporary)
+        shutil.copy2(made, temporary)
     temporary.rename(path)
     temporary.unlink(missing_ok=True)  # of two names of the same file, rename() leaves both
 
 
-def build(base: Base, commit: str, what: Flavour, name: str, kept: pathlib.Path) -> None:
+def build(base: Base, commit: str, what: Flavour, name: str, place: pathlib.Path) -> None:
     out = workplace(base, what)
     need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
     checkout(base, commit)
@@ -382,7 +398,7 @@ def build(base: Base, commit: str, what: Flavour, name: str, kept: pathlib.Path)
         configure(base.repo, out, what)
         count = make(base.repo, out, what.kind, f"{name} kernel", log)
     say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
-    with whole(kept) as part:
+    with whole(place) as part:
         shutil.copy2(out / image(what.kind), part)
 
 
@@ -393,15 +409,20 @@ def targets() -> list[str]:
 
 def selftests(base: Base) -> pathlib.Path:
     """Build and install the topics' kselftests; returns the directory that holds run_kselftest.sh."""
-    with lock("source"):
-        commit = commits(base)["patched"]
-        place = cache() / "selftests" / digest(content(base, commit), compiler(), " ".join(targets()))
-        if not place.is_dir():
-            say("building the selftests")
-            checkout(base, commit)
-            with whole(place) as part:
-                install_selftests(base, targets(), part, BUILD / "selftests-make.log")
-    return place
+    def place(commit: str) -> pathlib.Path:
+        return cache() / "selftests" / digest(content(base, commit), compiler(), " ".join(targets()))
+
+    # As for kernels
+    commit = branch(base, queue_branch())
+    if not commit or not place(commit).is_dir():
+        with lock("source"):
+            commit = commits(base)["patched"]
+            if not place(commit).is_dir():
+                say("building the selftests")
+                checkout(base, commit)
+                with whole(place(commit)) as part:
+                    install_selftests(base, targets(), part, BUILD / "selftests-make.log")
+    return place(commit)
 
 
 def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log: pathlib.Path) -> str:
