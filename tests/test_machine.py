@@ -235,8 +235,8 @@ def test_only_existing_selftests_are_left_out_each_with_a_reason():
         for line in path.read_text(errors="replace").splitlines()
         if line.startswith("+++ b/tools/testing/selftests/")
     }
-    for kind in suites.LIMIT:
-        for script, why in suites.left_out(found, kind).items():
+    for where in [(kind, "") for kind in suites.LIMIT] + [("sim", mode) for mode in suites.modes(found)]:
+        for script, why in suites.left_out(found, *where).items():
             assert script in have and why
 
 
