@@ -259,6 +259,17 @@ def test_what_is_left_out_need_not_fail_on_base(filled, place):
     assert suites.fails_on_base(found, "sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 
 
+def test_a_lane_has_a_list_of_its_own_of_what_fails_on_base(filled, place, monkeypatch):
+    (place / "topics/one/fails-on-base").write_text("fast.sh: one\nmodes.sh: one\n")
+    (place / "topics/two/fails-on-base").write_text("slow.sh: a case\n")
+    (place / "topics/one/lts-6.12").mkdir()
+    (place / "topics/one/lts-6.12/fails-on-base").write_text("fast.sh: one\nfast.sh: two\n")
+    found = topics.series()
+    assert suites.fails_on_base(found, "sim") == {"fast.sh: one", "modes.sh: one", "slow.sh: a case"}
+    monkeypatch.setenv("LTS", "6.12")
+    assert suites.fails_on_base(found, "sim") == {"fast.sh: one", "fast.sh: two", "slow.sh: a case"}
+
+
 def test_a_second_process_waits_for_the_lock(tmp_path):
     with util.lock("thing"):
         code = "from testbed import util\nwith util.lock('thing'): print('had it')"

@@ -45,8 +45,14 @@ def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     """The cases that have to fail on the base, on this kind of machine."""
     names = dict.fromkeys(("fails-on-base", f"fails-on-base.{DEVICES.get(kind, kind)}", f"fails-on-base.{kind}"))
-    cases = [case for topic in topics for name in names for case in listed(topic.home / name)]
+    cases = [case for topic in topics for name in names for case in listed(expectations(topic) / name)]
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
+
+
+def expectations(topic: Topic) -> pathlib.Path:
+    """Where a topic says what has to fail on the base: in a lane its directory there, if that has such a list."""
+    home = topic.lane(lane()).home if lane() else topic.home
+    return home if (home / "fails-on-base").is_file() else topic.home
 
 
 def selftests(
