@@ -16,6 +16,7 @@ libc.ptrace.restype = ctypes.c_long
 TRACEME, PEEKTEXT, PEEKUSER, POKETEXT, POKEUSER, CONT, SINGLESTEP = 0, 1, 3, 4, 6, 7, 9
 RIP = 16 * 8  # in struct user
 ADDR_NO_RANDOMIZE = 0x0040000
+PR_SET_PDEATHSIG = 1
 
 
 def symbols(kernel: str) -> tuple[list[int], list[str]]:
@@ -39,6 +40,8 @@ def count(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout.fileno(), 1)
         os.dup2(stdout.fileno(), 2)
+        # Without whoever counts, it would run on for ever
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         # UML would start itself again, without the breakpoint
         libc.personality(ADDR_NO_RANDOMIZE)
         os.chdir(where)
