@@ -34,7 +34,8 @@ kernels: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
 
 test: setup
-	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T)) $(if $(NOISE),--noise $(NOISE)) $(if $(MODE),--mode $(MODE))
+	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T)) $(if $(NOISE),--noise $(NOISE)) \
+		$(if $(MODE),--mode $(MODE))
 
 kunit: setup
 	@$(TESTBED) $@ '$(or $(S),*)' $(if $(CPUS),--cpus $(CPUS))

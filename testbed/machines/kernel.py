@@ -293,11 +293,12 @@ def queue_branch() -> str:
 
 def commits(base: Base) -> dict[str, str]:
     """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
-    head = branch(base, queue_branch())
+    name = queue_branch()
+    head = branch(base, name)
     if not head:
         say("applying the queue")
         head = tree.apply(base.repo, store.series(), base.commit)
-        git(base.repo, "branch", "-f", queue_branch(), head)
+        git(base.repo, "branch", "-f", name, head)
     return {"base": base.commit, "patched": head}
 
 
@@ -307,7 +308,8 @@ def variant_branch(commit: str, patch: str) -> str:
 
 def variant(base: Base, commit: str, name: str, patch: str) -> str:
     """The commit that a test-only patch makes of `commit`, in base.repo."""
-    if made := branch(base, variant_branch(commit, patch)):
+    known_as = variant_branch(commit, patch)
+    if made := branch(base, known_as):
         return made
     # Without the working tree, where files that came and went again would have to be compiled again.
     with tempfile.TemporaryDirectory(dir=cache()) as place:
@@ -319,7 +321,7 @@ def variant(base: Base, commit: str, name: str, patch: str) -> str:
         files = git(base.repo, "write-tree", env=index).stdout.strip()
     when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
     made = git(base.repo, "commit-tree", files, "-p", commit, "-m", f"test only: {name}", env=when).stdout.strip()
-    git(base.repo, "branch", "-f", variant_branch(commit, patch), made)
+    git(base.repo, "branch", "-f", known_as, made)
     return made
 
 
@@ -366,7 +368,7 @@ def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
 
 
 def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Path:
-    """The kernel of a commit in build/NAME/, built unless one of the same content has been; hold the source's lock."""
+    """The kernel of a commit in build/NAME/; hold the source's lock, for it is built unless kept() is there."""
     made = kept(base, commit, what)
     if not made.is_file():
         build(base, commit, what, name, made)
