@@ -37,8 +37,8 @@ def test_every_fragment_asks_for_something(kind):
     assert kernel.for_qemu(kind) == (kind == "x86")
 
 
-def test_a_topic_may_have_options_for_one_kind_alone(tmp_path):
-    for name in ("a.config", "a.debug.config", "b.config"):
+def test_a_topic_may_have_options_for_one_fragment_alone(tmp_path):
+    for name in ("a.config", "a.debug.config", "b.config", "b.x86.config"):
         (tmp_path / name).write_text("CONFIG_X=y\n")
     own = (tmp_path / "a.config", tmp_path / "b.config")
 
@@ -46,6 +46,7 @@ def test_a_topic_may_have_options_for_one_kind_alone(tmp_path):
         found = kernel.Flavour(kind, "", own).fragments
         return [path.name for path in found if path.parent == tmp_path]
     assert names("debug") == ["a.config", "b.config", "a.debug.config"]
+    assert names("x86") == names("clang") == ["a.config", "b.config", "b.x86.config"]
     assert names("sim") == names("check") == ["a.config", "b.config"]
 
 

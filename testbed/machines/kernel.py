@@ -61,10 +61,10 @@ class Flavour:
 
     @property
     def fragments(self) -> list[pathlib.Path]:
-        """The fragments merged over tinyconfig, in order; A.KIND.config, if it is there, beside a topic's A.config."""
+        """The fragments merged over tinyconfig, in order; where x86.config is, A.x86.config beside a topic's A.config."""
         names = COMPILED[self.kind][0] if self.kind in COMPILED else KINDS[self.kind]
-        of_kind = [path.with_suffix(f".{self.kind}.config") for path in self.configs]
-        own = [*self.configs, *(path for path in of_kind if path.is_file())]
+        beside = [path.with_suffix(f".{name}.config") for path in self.configs for name in names]
+        own = [*self.configs, *(path for path in beside if path.is_file())]
         return [path for name in names for path in (own if name == "topics" else [CONFIGS / f"{name}.config"])]
 
 
