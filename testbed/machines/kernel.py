@@ -61,7 +61,7 @@ class Flavour:
 
     @property
     def fragments(self) -> list[pathlib.Path]:
-        """The fragments merged over tinyconfig, in order; where x86.config is, A.x86.config beside a topic's A.config."""
+        """The fragments merged over tinyconfig, in order, with the topics': A.x86.config, too, beside an A.config."""
         names = COMPILED[self.kind][0] if self.kind in COMPILED else KINDS[self.kind]
         beside = [path.with_suffix(f".{name}.config") for path in self.configs for name in names]
         own = [*self.configs, *(path for path in beside if path.is_file())]
