@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import host
-from .machines import deb, kernel
+from .machines import kernel
 from .machines import shell as machine
+from .packages import deb, dkms, package
 from .report import documents, results
 from .report import figures as quoted
-from .series import base, dkms, post, topics, tree
-from .suites import check, conformance, kunit, lint, litmus, mutants, package, selftests
+from .series import base, post, topics, tree
+from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, lane, read_junit, say
 
 Arguments = argparse.Namespace

@@ -11,9 +11,10 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.machines import boot, deb, debian, guest, kernel
+from testbed.machines import boot, guest, kernel
+from testbed.packages import deb, debian, package
 from testbed.series import base, topics
-from testbed.suites import package, selftests
+from testbed.suites import selftests
 
 CONFIG = "CONFIG_NFSD=m\nCONFIG_XFS_FS=m\nCONFIG_RUST_PHY=m\nCONFIG_DEBUG_INFO_BTF=y\n"
 LSMOD = "Module                  Size  Used by\nnfsd                 987136  11\n"
@@ -251,7 +252,7 @@ def test_the_packages_are_installed_looked_at_and_judged(judged):
     assert not tally.failed and {"patched: fast.sh: a case", "the kernel is the package's"} <= {
         case.name for case in tally.cases
     }
-    assert "export RELEASE=7.3.4-mine\n" in first and first.index("start_a_server") < first.index("guest/kernel.sh")
+    assert "export RELEASE=7.3.4-mine\n" in first and first.index("start_a_server") < first.index("packages/kernel.sh")
     assert "-t net:fast.sh -t net:slow.sh" in second
 
 

@@ -6,9 +6,8 @@ import pytest
 from conftest import Fail, commit, topic
 
 from testbed import util
-from testbed.machines import debian
-from testbed.series import base, dkms, topics, tree
-from testbed.suites import package
+from testbed.packages import debian, dkms, package
+from testbed.series import base, topics, tree
 
 SVC = """void svc_recv(void) { trace_svc_recv(); }
 EXPORT_SYMBOL_GPL(svc_recv);

@@ -236,13 +236,11 @@ def test_what_a_compiler_says_is_compared_without_line_numbers():
 
 
 def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
-    bad = tmp_path / "configs" / ".." / "guest" / "bad.sh"
-    (tmp_path / "guest").mkdir()
+    bad = tmp_path / "testbed/room/bad.sh"
     (tmp_path / ".ci").mkdir()
-    bad.parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / "guest/bad.sh").write_text("#!/bin/sh\nif [ $x == ]; then\n")
+    bad.parent.mkdir(parents=True)
+    bad.write_text("#!/bin/sh\nif [ $x == ]; then\n")
     (tmp_path / ".ci/run").write_text("#!/bin/sh\nexit 0\n")
-    monkeypatch.setattr(kernel, "CONFIGS", tmp_path / "configs")
     monkeypatch.setattr(check, "ROOT", tmp_path)
     tally = util.Tally()
     check.shell_scripts(tested, [], [], tally)

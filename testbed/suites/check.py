@@ -287,7 +287,7 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
 
 def shell_scripts(base: Base, topics: list[Topic], names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
-    own = [*sorted(kernel.CONFIGS.with_name("guest").glob("*.sh")), *(ROOT / ".ci").glob("run")]
+    own = [*sorted((ROOT / "testbed").rglob("*.sh")), *(ROOT / ".ci").glob("run")]
     without = left_out(topics, "shellcheck")
     for name, why in without.items():
         print(f"     shellcheck without {name}: {why}", flush=True)

@@ -11,17 +11,17 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from .. import host
-from ..machines import boot, deb, debian, kernel, shell
-from ..series import dkms
+from ..machines import boot, kernel, shell
 from ..series import topics as store
 from ..series.base import Base
+from ..suites import selftests
 from ..util import BUILD, Fail, Tally, lane
-from . import selftests
+from . import deb, debian, dkms
 
 LIMIT = 1800
 # What dkms itself makes when it builds the first module, and keeps for the next: its key.
 DKMS_OWN = re.compile(r"\bvar/lib/dkms/mok\.(key|pub)$")
-GUEST = pathlib.Path(boot.__file__).with_name("guest")
+HERE = pathlib.Path(__file__).parent
 
 
 def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0) -> None:
@@ -42,7 +42,7 @@ def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     tally.that("dkms refuses to build it for another kernel", refused(machine.said("other.log")))
     tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     if not only:
-        looked(tally, machine.image("patched"), GUEST / "modules.sh", kind)
+        looked(tally, machine.image("patched"), HERE / "modules.sh", kind)
     images = {name: machine.image(name) for name in ("base", "patched")}
     selftests.judge(tally, what, topics, kernel.selftests(base), images, only, noise)
 
@@ -83,7 +83,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     what, topics = next(iter(kernel.flavours(kind).items()))
     if not only:
         text = BUILD / "packages.sh"
-        inside = GUEST / "kernel.sh"
+        inside = HERE / "kernel.sh"
         lines = ["#!/bin/bash", f"export RELEASE={made.release}", *shell.server(topics, place), f". /host{inside}"]
         text.write_text("\n".join(lines) + "\n")
         looked(tally, image, text, kind)

@@ -12,18 +12,19 @@ import re
 import shutil
 import time
 
+from ..machines import guest, kernel
 from ..series import base as sources
 from ..series import tree
 from ..series.base import Base
 from ..util import BUILD, Fail, cache, digest, lock, need_space, run, say, whole
-from . import guest, kernel
 
+HERE = pathlib.Path(__file__).parent
 KIND = "deb"
 NAME = "knfsd-queue"
-FRAGMENT = kernel.CONFIGS / "deb.config"
+FRAGMENT = HERE / "deb.config"
 # What the guest needs of Debian's modules, and what it does not need of the rest.
-GUEST = kernel.CONFIGS / "deb.lsmod"
-GUEST_FRAGMENT = kernel.CONFIGS / "deb-guest.config"
+GUEST = HERE / "deb.lsmod"
+GUEST_FRAGMENT = HERE / "deb-guest.config"
 # Gigabytes of a build with all modules, and of one with some.
 SPACE = {"": 15.0, "some": 4.0}
 LOADED = re.compile(r"^(\w+)\s+\d+\s+\d+", re.M)

@@ -11,11 +11,11 @@ import pathlib
 import re
 import tempfile
 
+from ..series import topics as store
+from ..series import tree
+from ..series.base import Base, git
+from ..series.topics import Topic
 from ..util import BUILD, Fail, digest, lock, run, say, whole
-from . import topics as store
-from . import tree
-from .base import Base, git
-from .topics import Topic
 
 NAME = "knfsd-queue"
 # What Debian appends to the version in `uname -r`. Nothing else was tried.

@@ -11,14 +11,14 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from .. import host
+from ..machines import guest
 from ..util import cache, digest, lock, need_space, say, whole
-from . import guest
 
 # Beyond what every guest has.
 KERNEL = {"initramfs-tools": "the initial RAM disk, which mounts the root"}
 MODULES = {**KERNEL, "dkms": "what is tested", "gcc": "dkms builds with it", "make": "the same"}
 BACKPORTS = f"{guest.SUITE}-backports"
-HOOK = pathlib.Path(__file__).with_name("guest") / "package.sh"
+HOOK = pathlib.Path(__file__).with_name("package.sh")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Machine:
         return self.root(name) / "boot" / f"vmlinuz-{self.kernel}"
 
     def said(self, name: str) -> str:
-        """What guest/package.sh left: the files before and after, install.log, purge.log; dkms: make.log, other.log."""
+        """What package.sh left: the files before and after, install.log, purge.log; dkms: make.log, other.log."""
         return (self.place / name).read_text(errors="replace")
 
 
