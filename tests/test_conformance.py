@@ -47,7 +47,7 @@ def test_every_suite_has_a_script_for_the_guest_and_runs_behind_the_server(tmp_p
         assert suite.script.is_file()
         lines = conformance.script(suite, tmp_path / "with space").splitlines()
         assert lines[1] == f"SUITE=/host'{tmp_path}/with space'"
-        assert [line.rpartition("/")[2] for line in lines[2:]] == [conformance.SERVER, suite.script.name]
+        assert [line.rpartition("/")[2] for line in lines[2:]] == [conformance.SERVER.name, suite.script.name]
 
 
 def test_pynfs_is_read_from_its_json(tmp_path):

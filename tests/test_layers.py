@@ -11,7 +11,11 @@ from testbed.series import topics
 from testbed.util import ROOT
 
 # From the bottom to the top; a part may import what stands before it, and within itself.
-LAYERS = "util host schema series machines suites packages experiments report cli __main__".split()
+LAYERS = [
+    "util", "host", "schema",
+    "series", "machines", "suites", "packages", "experiments", "report",
+    "cli", "__main__",
+]
 FILES = sorted((ROOT / "testbed").rglob("*.py"))
 
 

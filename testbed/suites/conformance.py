@@ -19,9 +19,9 @@ from ..machines import boot, guest, kernel
 from ..series.base import Base
 from ..util import BUILD, Fail, Tally, run, say
 
-BASELINES = pathlib.Path(__file__).with_name("baselines")
-SCRIPTS = pathlib.Path(boot.__file__).with_name("guest")
-SERVER = "conformance-server.sh"
+HERE = pathlib.Path(__file__).parent
+BASELINES = HERE / "baselines"
+SERVER = HERE / "conformance-server.sh"
 KIND = "sim"
 # What they need at run time, beyond what every guest has.
 PACKAGES = {
@@ -61,7 +61,7 @@ class Suite:
 
     @property
     def script(self) -> pathlib.Path:
-        return SCRIPTS / f"conformance-{self.name}.sh"
+        return HERE / f"conformance-{self.name}.sh"
 
     @property
     def baseline(self) -> pathlib.Path:
@@ -176,7 +176,7 @@ def script(suite: Suite, checkout: pathlib.Path) -> str:
             [
                 "#!/bin/bash",
                 f"SUITE=/host{shlex.quote(str(checkout))}",
-                *(f". /host{shlex.quote(str(path))}" for path in (SCRIPTS / SERVER, suite.script)),
+                *(f". /host{shlex.quote(str(path))}" for path in (SERVER, suite.script)),
             ]
         )
         + "\n"
