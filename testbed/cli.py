@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from . import host
+from .experiments import experiment, results
 from .machines import kernel
 from .machines import shell as machine
 from .packages import deb, dkms, package
-from .report import documents, results
+from .report import documents
 from .report import figures as quoted
 from .series import base, post, topics, tree
 from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
@@ -115,7 +116,9 @@ def kernels(args: Arguments) -> None:
 @command()
 def demo(_: Arguments) -> None:
     """what the README shows, measured here: figures, table and picture"""
-    results.demo()
+    for name in experiment.shown():
+        for done in results.measured([name]):
+            documents.show(done, 1)
 
 
 NAMES = option("names", nargs="*", metavar="EXPERIMENT", help="NAME or NAME,NAME; all, if none is named")
@@ -124,13 +127,16 @@ NAMES = option("names", nargs="*", metavar="EXPERIMENT", help="NAME or NAME,NAME
 @command(NAMES)
 def bench(args: Arguments) -> None:
     """run experiments, and print a table of each"""
-    results.bench(args.names)
+    for done in results.measured(args.names):
+        documents.show(done)
 
 
 @command(NAMES)
 def record(args: Arguments) -> None:
     """run experiments, and keep their results, with where they came from, in topics/ and in the README"""
-    results.record(args.names)
+    for done in results.measured(args.names):
+        documents.show(done)
+        documents.record(done)
 
 
 @command(name="results")

@@ -9,9 +9,9 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.experiments import experiment, origin, run
+from testbed.experiments import experiment, origin, results, run
 from testbed.experiments.table import ms
-from testbed.report import documents, pictures, results, tables
+from testbed.report import documents, pictures, tables
 from testbed.series import topics
 from testbed.suites import kunit
 from testbed.suites import selftests as suites
@@ -63,7 +63,7 @@ def test_the_same_figures_draw_the_same_picture(tmp_path):
 
 def test_the_recorded_floor_holds():
     """A burst takes no more than twice what it takes alone, beside however many others."""
-    for name in documents.shown():
+    for name in experiment.shown():
         one = experiment.find(name)
         found = one.kind.picture(one, run.read(one.recorded))
         for tick, value in zip(found.ticks, found.values["patched"]):
@@ -128,6 +128,16 @@ def checkout(tmp_path, monkeypatch):
 BASE = origin.Base("Linux 7.3.4 (packaged)", util.ROOT, "0" * 40, True)
 
 
+def bench(*names):
+    for done in results.measured([*names]):
+        documents.show(done)
+
+
+def record(*names):
+    for done in results.measured([*names]):
+        documents.record(done)
+
+
 def judged(base=BASE):
     return str(origin.judge(experiment.find("speed"), base))
 
@@ -135,7 +145,7 @@ def judged(base=BASE):
 def test_a_result_that_was_just_recorded_is_of_todays_series(checkout):
     home, _ = checkout
     assert judged() == "stale: not recorded: `make record B=speed`"
-    results.record(["speed"])
+    record("speed")
     kept = json.loads((home / "own/results/speed.origin.json").read_text())
     assert (
         kept["base"] == {"name": BASE.name, "packaged": True}
@@ -146,7 +156,7 @@ def test_a_result_that_was_just_recorded_is_of_todays_series(checkout):
     assert "Recorded on Linux 7.3.4 (packaged); speed.origin.json" in (home / "own/results/speed.md").read_text()
     assert judged() == "of today's series"
     # Nothing of when or where
-    results.record(["speed"])
+    record("speed")
     assert {**json.loads((home / "own/results/speed.origin.json").read_text()), "figures": 0} == {**kept, "figures": 0}
 
 
@@ -155,7 +165,7 @@ def test_only_the_experiments_named_are_recorded(checkout):
     (home / "own/experiments/other.toml").write_text(TOML)
     (home.parent / "build/results").mkdir(parents=True)
     (home.parent / "build/results/other.json").write_text("{}")
-    results.record(["speed"])
+    record("speed")
     assert ran == ["speed"] and [path.name for path in sorted((home / "own/results").iterdir())] == [
         "speed.json",
         "speed.md",
@@ -167,7 +177,7 @@ def test_a_wrong_name_is_refused_before_anything_runs(checkout):
     _, ran = checkout
     for names in (["speed,sped"], ["speed", "sped"]):
         with pytest.raises(Fail, match="there is no experiment sped"):
-            results.record(names)
+            record(*names)
     assert not ran
 
 
@@ -175,26 +185,26 @@ def test_what_is_wrong_with_any_experiment_is_said_before_anything_runs(checkout
     home, ran = checkout
     (home / "own/experiments/other.toml").write_text(TOML.replace("repeats = 1", "repeats = 0"))
     with pytest.raises(Fail, match="other.toml: repeats"):
-        results.bench(["speed"])
+        bench("speed")
     assert not ran
 
 
 def test_an_interrupted_record_leaves_the_old_result(checkout, monkeypatch):
     home, _ = checkout
-    results.record(["speed"])
+    record("speed")
     before = {path.name: path.read_bytes() for path in (home / "own/results").iterdir()}
 
     def interrupted(*_):
         raise KeyboardInterrupt
     monkeypatch.setattr(run, "boots", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        results.record(["speed"])
+        record("speed")
     assert {path.name: path.read_bytes() for path in (home / "own/results").iterdir()} == before
 
 
 def test_a_result_whose_figures_are_others_has_no_known_origin(checkout):
     home, _ = checkout
-    results.record(["speed"])
+    record("speed")
     path = home / "own/results/speed.json"
     path.write_text(path.read_text().replace("1", "7"))
     assert judged() == "stale: origin unknown: `make record B=speed`"
@@ -214,7 +224,7 @@ def test_a_result_whose_figures_are_others_has_no_known_origin(checkout):
 ])
 def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new, said):
     home, _ = checkout
-    results.record(["speed"])
+    record("speed")
     text = (home / path).read_text()
     assert old in text
     (home / path).write_text(text.replace(old, new))
@@ -247,7 +257,7 @@ def test_a_file_that_no_experiment_runs_is_no_part_of_a_topics_content(checkout,
 
 def test_another_base_and_other_packages_are_named(checkout):
     home, _ = checkout
-    results.record(["speed"])
+    record("speed")
     other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
     assert judged(other) == "stale: other base: recorded on Linux 7.3.4 (packaged), this is Linux 7.4 (linux at 123)"
     status = util.cache() / "guest/key/var/lib/dpkg/status"
@@ -261,7 +271,7 @@ def test_a_record_on_another_base_says_so(checkout, monkeypatch):
     home, _ = checkout
     other = origin.Base("Linux 7.4 (linux at 123)", util.ROOT, "1" * 40)
     monkeypatch.setattr(results.bases, "find", lambda: other)
-    results.record(["speed"])
+    record("speed")
     assert (
         "Recorded on Linux 7.4 (linux at 123), which is not the packaged base"
         in (home / "own/results/speed.md").read_text()
@@ -271,7 +281,7 @@ def test_a_record_on_another_base_says_so(checkout, monkeypatch):
 
 def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
     home, _ = checkout
-    results.record(["speed"])
+    record("speed")
     tally = util.Tally()
     results.quoted(BASE, tally)
     assert (tally.passed, tally.failed) == (1, 0)
@@ -295,7 +305,7 @@ def test_a_quoted_result_of_an_older_series_is_said_to_be(checkout, capsys):
     home, _ = checkout
     toml = home / "own/topic.toml"
     toml.write_text(toml.read_text() + 'older = ["speed"]\n')
-    results.record(["speed"])
+    record("speed")
     tally = util.Tally()
     results.quoted(BASE, tally)
     assert (tally.passed, tally.failed) == (0, 1) and "take it out of `older`" in capsys.readouterr().out
@@ -311,7 +321,7 @@ def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout,
     toml.write_text(toml.read_text().replace("quotes", "readme"))
     monkeypatch.setattr(run, "boots", lambda *_: {"base": [{"iops": 1}], "patched": [{"iops": 2}]})
     monkeypatch.setattr(documents, "splice", lambda *_: None)
-    results.record(["speed"])
+    record("speed")
     tally = util.Tally()
     results.figures(BASE, tally)
     assert (tally.passed, tally.failed) == (2, 0)
@@ -326,7 +336,7 @@ def test_bytes_are_compared_where_they_can_be_and_it_is_said_where_not(checkout,
 
 
 def test_results_are_judged_in_a_line_each(checkout, capsys, monkeypatch):
-    results.record(["speed"])
+    record("speed")
     capsys.readouterr()
     monkeypatch.setattr(origin, "present", lambda: None)
     results.results()

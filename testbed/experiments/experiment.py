@@ -329,6 +329,11 @@ def all_of_them() -> list[Experiment]:
     return found
 
 
+def shown() -> list[str]:
+    """The experiments whose first table the README shows, between marks of their name."""
+    return list(dict.fromkeys(name for topic in store.series() for name in topic.readme))
+
+
 def quoted() -> dict[str, list[str]]:
     """{experiment: who quotes it}: what topic.toml files have in `readme` and `quotes`."""
     have = everywhere()

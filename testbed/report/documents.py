@@ -1,20 +1,50 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The parts of documents that are made of what topics/ holds, each between marks <!-- NAME --> and <!-- /NAME -->."""
+"""What was measured, shown and recorded, and the parts of documents that are made of what topics/ holds.
+
+Each part stands between marks <!-- NAME --> and <!-- /NAME -->.
+"""
 
 import functools
 import pathlib
 from collections.abc import Callable
 
 from ..experiments import experiment as experiments
+from ..experiments import origin, results
 from ..experiments.run import read
+from ..machines import kernel
 from ..series.base import PACKAGES
 from ..series.topics import everything, series, subject_of
 from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, say
+from . import pictures, tables
 from .tables import markdown, table
 
 Part = Callable[[], str]
 LANES = [version for version in PACKAGES if version]
+
+
+def show(done: results.Measured, most: int | None = None) -> None:
+    """A result's tables, or so many of them at most, its picture, and whether it is the recorded one."""
+    experiment, path = done.experiment, done.path
+    say(f"on {done.base.name}, in {'simulated' if kernel.simulated(experiment.machine) else 'real'} time:")
+    print(f"\n{tables.text(experiment, read(path), most)}\n")
+    say(f"the figures are in {path}")
+    if pictures.draw(experiment, path, path.with_suffix("")):
+        say("the picture is " + " and ".join(map(str, pictures.pictures(path))))
+    if experiment.exact:
+        results.compare(done)
+
+
+def record(done: results.Measured) -> None:
+    """Keep a result with its origin, table and picture, and bring the README's part up to date."""
+    experiment, kept = done.experiment, done.experiment.recorded
+    origin.keep(experiment, done.path, done.origin)
+    kept.with_suffix(".md").write_text(tables.document(experiment, read(kept)))
+    pictures.draw(experiment, kept, kept.with_suffix(""))
+    if experiment.name in experiments.shown():
+        splice()
+    where = "" if done.base.packaged else f", on {done.base.name}, which is not the packaged base"
+    say(f"recorded in {kept}{where}")
 
 
 def between(text: str, name: str, new: str | None = None) -> str:
@@ -25,11 +55,6 @@ def between(text: str, name: str, new: str | None = None) -> str:
     head, rest = text.split(start, 1)
     body, foot = rest.split(end, 1)
     return body if new is None else head + start + new + end + foot
-
-
-def shown() -> list[str]:
-    """The experiments whose first table the README shows, between marks of their name."""
-    return list(dict.fromkeys(name for topic in series() for name in topic.readme))
 
 
 def headline(name: str, version: str = "") -> str:
@@ -99,10 +124,11 @@ def parts() -> dict[str, dict[str, Part]]:
     lanes = {
         f"{name}-{version}": functools.partial(headline, name, version)
         for version in LANES
-        for name in shown()
+        for name in experiments.shown()
         if in_lane(experiments.find(name), version).is_file()
     }
-    return {"README.md": {"topics": topics, **{name: functools.partial(headline, name) for name in shown()}},
+    tables = {name: functools.partial(headline, name) for name in experiments.shown()}
+    return {"README.md": {"topics": topics, **tables},
             **({"docs/administrators.md": dict(lanes)} if lanes else {}),
             "docs/contributors.md": {"mutants": mutants},
             "docs/maintainers.md": {"state": addressees, "upstream": upstream}}

@@ -1,17 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Measuring, recording, and what recorded results are worth today."""
+"""Measuring, and what recorded results are worth today."""
 
+import dataclasses
 import pathlib
+from collections.abc import Iterator
 
-from ..experiments import experiment as experiments
-from ..experiments import origin, run
-from ..experiments.experiment import Experiment
-from ..machines import guest, kernel
+from ..machines import guest
 from ..series import base as bases
 from ..series import topics
 from ..series.base import Base
 from ..util import BUILD, Tally, say
-from . import documents, pictures, tables
+from . import experiment as experiments
+from . import origin, run
+from .experiment import Experiment
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """A result, and what it is of."""
+
+    experiment: Experiment
+    path: pathlib.Path
+    base: Base
+    origin: origin.Origin
 
 
 def asked(names: list[str]) -> list[Experiment]:
@@ -23,61 +34,25 @@ def asked(names: list[str]) -> list[Experiment]:
     return [every[name] for name in wanted]
 
 
-def bench(names: list[str]) -> None:
-    """Run experiments: a table of each, and a picture where there is one."""
+def measured(names: list[str]) -> Iterator[Measured]:
+    """Run experiments, one when the one before has been looked at."""
     wanted = asked(names)
     base = bases.find()
     for experiment in wanted:
-        show(experiment, run.run(experiment, base), base)
+        # A result is of the series as it was when its kernels were built
+        made_of = origin.today(experiment, base)
+        yield Measured(experiment, run.run(experiment, base), base, made_of)
 
 
-def show(experiment: Experiment, path: pathlib.Path, base: Base, most: int | None = None) -> None:
-    """A result's tables, or so many of them at most, its picture, and whether it is the recorded one."""
-    print(f"\n{tables.text(experiment, run.read(path), most)}\n")
-    say(f"the figures are in {path}")
-    if pictures.draw(experiment, path, path.with_suffix("")):
-        say("the picture is " + " and ".join(map(str, pictures.pictures(path))))
-    if experiment.exact:
-        compare(experiment, path, base)
-
-
-def compare(experiment: Experiment, path: pathlib.Path, base: Base) -> None:
+def compare(done: Measured) -> None:
     """Say whether a result is, to the byte, the recorded one."""
-    recorded = experiment.recorded
+    path, recorded = done.path, done.experiment.recorded
     if not recorded.is_file():
         return say(f"there is no recorded result to compare with ({recorded})")
     if recorded.read_bytes() == path.read_bytes():
         return say(f"{path.name}: the same bytes as the recorded result")
-    judged = origin.judge(experiment, base)
+    judged = origin.judge(done.experiment, done.base)
     say(f"{path.name}: differs from the recorded result (diff {recorded} {path}), which is {judged}")
-
-
-def record(names: list[str]) -> None:
-    """Run experiments and keep, of those named and no other, figures, origin, table, picture, and the README's part."""
-    wanted = asked(names)
-    base = bases.find()
-    for experiment in wanted:
-        # What is recorded is of the series as it was when its kernels were built
-        made_of = origin.today(experiment, base)
-        path = run.run(experiment, base)
-        show(experiment, path, base)
-        kept = experiment.recorded
-        origin.keep(experiment, path, made_of)
-        kept.with_suffix(".md").write_text(tables.document(experiment, run.read(kept)))
-        pictures.draw(experiment, kept, kept.with_suffix(""))
-        if experiment.name in documents.shown():
-            documents.splice()
-        say(f"recorded in {kept}" + ("" if base.packaged else f", on {base.name}, which is not the packaged base"))
-
-
-def demo() -> None:
-    """What the README shows, measured here."""
-    every = {one.name: one for one in experiments.all_of_them()}
-    base = bases.find()
-    for name in documents.shown():
-        path = run.run(every[name], base)
-        say(f"on {base.name}, in {'simulated' if kernel.simulated(every[name].machine) else 'real'} time:")
-        show(every[name], path, base, 1)
 
 
 def results() -> None:
@@ -119,7 +94,7 @@ def quoted(base: Base, tally: Tally) -> None:
 def figures(base: Base, tally: Tally) -> None:
     """What the README shows, twice: the same bytes, and those recorded, if that was on this base and these packages."""
     every = {one.name: one for one in experiments.all_of_them()}
-    for name in documents.shown():
+    for name in experiments.shown():
         experiment = every[name]
         if not experiment.exact:
             continue
