@@ -3,27 +3,16 @@
 
 import json
 import pathlib
+import re
 import types
 from collections import Counter
 
 import pytest
 from conftest import Fail
 
-from testbed.experiments import (
-    cost,
-    experiment,
-    fio,
-    guest,
-    load,
-    nfsload,
-    queue,
-    realtime,
-    run,
-    server,
-    sweep,
-    trace,
-    work,
-)
+from testbed import util
+from testbed.experiments import cost, experiment, guest, run, sweep
+from testbed.experiments.nfs import fio, load, nfsload, queue, realtime, scenarios, server, trace, work
 from testbed.machines import kernel
 from testbed.series import topics
 from testbed.series.base import git
@@ -32,7 +21,7 @@ HEAD = 'kind = "{}"\nmachine = "{}"\nrepeats = 1\ntitle = "T"\nquestion = "Q"\n'
 SERVER = '[server]\nlibrary = "one/lib.sh"\nthreads = 2\nservice_ns = 1\ndisk_mb = 512\n[files]\nbulk = "64M"\n'
 LOAD = HEAD.format("load", "sim") + SERVER + '[sweep]\nK = [0, 4]\n[load]\nversion = "3"\n' \
     'groups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]\n'
-SCENARIOS = HEAD.format("load", "sim") + SERVER + '''
+SCENARIOS = HEAD.format("scenarios", "sim") + SERVER + '''
 [load]
 version = "3"
 [tables]
@@ -66,7 +55,11 @@ mounts = [{ name = "v3", path = "$EXPORT", options = "vers=3" }]
 [work.tasks]
 find = "find tree"
 '''
-FIO = HEAD.format("fio", "sim") + '[fio]\nprepare = "mkdir /tmp/d"\njobs = "[one]\\nrw=read\\n"\n'
+FIO = (
+    HEAD.format("fio", "sim")
+    + SERVER
+    + '[fio]\njobs = "[one]\\nrw=read\\n"\nmounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\n'
+)
 GUEST = (
     HEAD.format("guest", "sim")
     + "[sweep]\ndepth = [1, 2]\n[guest]\nscript = 'x {depth} ${A} {print} >/results/{point}.json'\n"
@@ -198,28 +191,9 @@ WRONG = {
         LOAD,
         '\ngroups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]',
         "",
-        "give load.groups",
+        "load: lacks groups",
     ),
-    "groups and scenarios": (
-        SCENARIOS,
-        'version = "3"',
-        'version = "3"\ngroups = ["x"]',
-        "give load.groups, with a sweep if need be, or",
-    ),
-    "unknown version": (LOAD, '"3"', '"4.3"', "load.version: '4.3' is not one of 3, 4.0, 4.1, 4.2"),
-    "too many connections": (
-        LOAD,
-        "K = [0, 4]",
-        "K = [0, 5000]",
-        "at K5000, nfsload would refuse this: conns=5000 is not between 1 and 4096",
-    ),
-    "a file there is not": (LOAD, "20,file=bulk", "20,file=blk", "there is no file 'blk' on the export"),
-    "a file too small": (
-        LOAD,
-        'bulk = "64M"',
-        'bulk = "64k"',
-        "group 'i': file 'bulk' has 65536 bytes|group 'bulk': file 'bulk' has 65536 bytes",
-    ),
+    "groups and scenarios": (SCENARIOS, 'version = "3"', 'version = "3"\ngroups = ["x"]', "load: unknown key groups"),
     "files too large": (LOAD, "disk_mb = 512", "disk_mb = 64", "files of 64 MiB do not fit on a disk of 64 MiB"),
     "a size that is none": (LOAD, '"64M"', '"64m"', "files.bulk: a file's size is a number of bytes"),
     "a library of no selftests": (
@@ -228,7 +202,6 @@ WRONG = {
         "two/lib.sh",
         "server.library: two/lib.sh is of no selftests of one",
     ),
-    "a load without an end": (LOAD, "count=20,", "", "one group at least needs a count="),
     "unknown scenario": (
         SCENARIOS,
         'scenario = "a", K',
@@ -284,7 +257,7 @@ WRONG = {
         SCENARIOS,
         '[tables]\nrules = { base = "base", chosen = "patched" }\n',
         "",
-        "need .tables",
+        "lacks tables",
     ),
     "headline of two sweeps": (
         LOAD,
@@ -312,13 +285,7 @@ WRONG = {
         "there are two mounts v3",
     ),
     "no task": (WORK, 'find = "find tree"\n', "", "work.tasks: "),
-    "mounts without a server": (
-        FIO,
-        "prepare = ",
-        'mounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\nprepare = ',
-        "need a .server",
-    ),
-    "files without a server": (FIO, "[fio]", '[files]\na = "1M"\n[fio]', ".server. and .files. go together"),
+    "no mounts": (FIO, 'mounts = [{ name = "m", address = "::1", path = "/", options = "ro" }]\n', "", "lacks mounts"),
     "jobs that are none": (FIO, "[one]", "[global]", "fio.jobs has no job"),
     "jobs that are no file": (FIO, "[one]", "one", "fio.jobs is no job file"),
     "two jobs of a name": (FIO, "[one]", "[one]\\n[one]", "there are two jobs one"),
@@ -340,7 +307,6 @@ WRONG = {
     "counts of one kernel": (COUNTS, 'before = "one:1"\n', "", "compares two, before and after"),
     "an option that is none": (REALTIME, "CONFIG_B=y", "B", "benchmark.options"),
     "real time that is exact": (REALTIME, "exact = false", "exact = true", "say exact = false"),
-    "a load on real time": (REALTIME, "window=8", "window=8,pause=1", "pause='1' is not a time"),
 }
 
 
@@ -399,10 +365,8 @@ def test_every_experiment_that_boots_makes_a_script(name):
 
 
 def test_an_experiment_without_nfs_has_no_server(write):
-    for text in (FIO, GUEST):
-        found = write(text)
-        script = found.kind.script(found, "")
-        assert "nfsd" not in script and "mount" not in script
+    script = guest.script(write(GUEST), "")
+    assert "nfsd" not in script and "mount" not in script
 
 
 def test_what_is_not_said_is_as_it_is_there(write):
@@ -424,66 +388,62 @@ def test_the_content_is_what_is_measured_and_not_how_it_is_shown(write):
 
 # What nfsload refuses, in its words.
 
-FILES = {"f": 1 << 30}
+# What of the kernel's own header it needs.
+KSELFTEST = """\
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define __printf(a, b) __attribute__((format(printf, a, b)))
+#define __noreturn __attribute__((noreturn))
+"""
+LOADS = [one for one in experiment.all_of_them() if hasattr(one.kind, "ready")]
 
 
-@pytest.mark.parametrize("groups, said", [
-    (["a b:window=1,file=f,count=1"], "a group's name is made of letters"),
-    ([":window=1"], "a group's name is made of letters"),
-    (["a:window=1,file=f,count=1", "a:window=1,file=f"], "there are two groups 'a'"),
-    (["a:window,file=f,count=1"], "'window' is not KEY=VALUE"),
-    (["a:windows=1,file=f,count=1"], "no key 'windows'"),
-    (["a:file=f,count=1"], "needs window=N or burst=N"),
-    (["a:window=1,burst=2,file=f,count=1"], "give window or burst, and once"),
-    (["a:window=0,file=f,count=1"], "window=0 is not between 1 and 2048"),
-    (["a:window=2049,file=f,count=1"], "window=2049 is not between"),
-    (["a:window=-1,file=f,count=1"], "window='-1' is not a number"),
-    (["a:window=1x,file=f,count=1"], "window='1x' is not a number"),
-    (["a:conns=4097,window=1,file=f,count=1"], "conns=4097 is not between"),
-    (["a:window=1,file=f,count=0"], "count=0 is not between"),
-    (["a:window=1,file=f,count=1,pause=1ms"], "pause= goes with burst="),
-    (["a:burst=1,file=f,count=1,pause=1"], "pause='1' is not a time"),
-    (["a:burst=1,file=f,count=1,pause=1m"], "pause='1m' is not a time"),
-    (["a:burst=1,file=f,count=1,pause=1000001s"], "pause=1000001s is too long"),
-    (["a:window=1,file=f,count=1,start=x"], "start='x' is not a time"),
-    (["a:window=1,file=f,count=1,size=5M"], "size=5M is not between 1 and 4194304 bytes"),
-    (["a:window=1,file=f,count=1,size=0"], "size=0 is not between"),
-    (["a:window=1,file=f,count=1,size=4K"], "size='4K' is not a size"),
-    (["a:window=1,file=f,count=1,op=write,chunk=4k"], "chunk= and gap= go together"),
-    (["a:window=1,file=f,count=1,gap=1ms"], "chunk= and gap= go together"),
-    (["a:window=1,count=1"], "op=read needs file=PATH"),
-    (["a:window=1,count=1,op=null,size=4k"], "op=null has no size"),
-    (["a:window=1,count=1,op=open"], "op='open' is not one of"),
-    (["a:window=1,file=f,count=1,vers=5"], "vers='5' is not one of"),
-    (["a:window=1,file=f,count=1,stable=3"], "stable=3 is not between 0 and 2"),
-    (["a:window=1,file=f,count=1,seed=4294967296"], "seed=4294967296 is not between"),
-    (["a:window=1,file=f,count=1,verify=2"], "verify=2 is not between"),
-    (["a:window=1,file=f,count=1,op=write,verify=1"], "verify= goes with op=read"),
-    (["a:window=1,file=f,count=1,proto=sctp"], "proto='sctp' is not one of"),
-    (["a:window=1,file=f,count=1,proto=udp,vers=4.2"], "proto=udp goes with vers=3"),
-    (["a:window=1,file=f,count=1,proto=udp,size=64k"], "proto=udp goes with vers=3"),
-    (["a:window=1,file=f"], "one group at least needs a count="),
-    (["a:window=1,file=g,count=1"], "there is no file 'g'"),
-    (["a:conns=4096,window=2048,file=f,count=1"], "need 34359738368"),
-])
-def test_a_load_that_nfsload_would_refuse(groups, said):
-    with pytest.raises(nfsload.Refused, match=said):
-        nfsload.command(groups, "3", FILES)
+@pytest.fixture(scope="module")
+def selftests(tmp_path_factory):
+    """The selftests' directories that experiments find nfsload in, with nfsload as the series has it; `one` is one."""
+    place = tmp_path_factory.mktemp("selftests")
+    for home in {one.data["server"]["library"].partition("/")[0] for one in LOADS}:
+        sources = re.compile(rf"{topics.SELFTESTS}{home}/(nfsload|nfs|rpc)\.[ch]")
+        for patch in (path for topic in topics.series() for path in topic.own):
+            if names := list(filter(sources.fullmatch, topics.changes(patch))):
+                git(place, "apply", *(f"--include={name}" for name in names), patch)
+        where = place / topics.SELFTESTS / home
+        (where / "kselftest.h").write_text(KSELFTEST)
+        util.run("gcc", "-o", "nfsload", "nfsload.c", "nfs.c", "rpc.c", cwd=where)
+        (place / topics.SELFTESTS / "one").symlink_to(where)
+    return place / topics.SELFTESTS
 
 
-def test_a_load_that_nfsload_takes():
-    taken = nfsload.command(
-        [
-            "a:conns=4,window=8,file=f",
-            "b:burst=32,pause=50ms,count=2,op=write,size=1M,stable=2,file=f,start=0",
-            "c:op=null,window=1,,count=1",
-            "d:window=1,proto=udp,size=32k,file=f,verify=1,seed=7",
-        ],
-        "3",
-        FILES,
-    )
-    assert [(one.name, one.conns, one.depth, one.burst, one.size) for one in taken] == [
-        ("a", 4, 8, False, 4096), ("b", 1, 32, True, 1 << 20), ("c", 1, 1, False, 0), ("d", 1, 1, False, 32768)]
+@pytest.mark.parametrize("one", LOADS, ids=lambda one: one.name)
+def test_nfsload_takes_the_loads_of_the_repository(selftests, one):
+    one.kind.ready(one, selftests)
+
+
+@pytest.mark.parametrize("right, old, new, said", [
+    (LOAD, "K = [0, 4]", "K = [0, 5000]", "at K5000, nfsload would refuse this: .*conns=5000 is not between 1 and"),
+    (LOAD, "count=20,", "", "one group at least needs a count="),
+    (LOAD, '"3"', '"4.3"', "'4.3' is not one of 3 4.0 4.1 4.2"),
+    (SCENARIOS, "window=8", "windows=8", "at a-K4, nfsload would refuse this: .*no key 'windows'"),
+    (QUEUE, "window=8", "window=0", "nfsload would refuse this: usage:"),
+    (REALTIME, "window=8", "window=8,pause=1", "pause='1' is not a time"),
+], ids=["connections", "no end", "version", "key", "no group", "time"])
+def test_a_load_that_nfsload_would_refuse_is_one_line(selftests, write, right, old, new, said):
+    assert old in right
+    found = write(right.replace(old, new))
+    with pytest.raises(Fail, match=said) as fail:
+        found.kind.ready(found, selftests)
+    assert len(str(fail.value).splitlines()) == 1 and "experiments/e.toml" in str(fail.value)
+
+
+def test_a_load_is_refused_before_a_kernel_is_built(filled, write, selftests, tmp_path, monkeypatch):
+    found = write(LOAD.replace("count=20,", ""))
+    monkeypatch.setattr(run.kernel, "selftests", lambda base: selftests)
+    monkeypatch.setattr(run, "kernels", lambda *_: pytest.fail("a kernel was built"))
+    with pytest.raises(Fail, match="one group at least needs a count="):
+        run.boots(found, filled, tmp_path)
+
+
+def test_what_is_known_of_a_group_is_its_name_and_whether_it_sends_bursts():
+    assert nfsload.bursts(["a:conns=4,window=8,file=f", "b:burst=32,count=2"]) == {"a": False, "b": True}
 
 
 # Points and scripts.
@@ -508,7 +468,7 @@ def test_a_scenario_has_a_sweep_of_its_own(write):
     found = write(SCENARIOS)
     assert found.points == [{"scenario": "a", "K": 0}, {"scenario": "a", "K": 4}, {"scenario": "b"}]
     assert [sweep.label(point) for point in found.points] == ["a-K0", "a-K4", "b"]
-    assert [len(load.groups(found, point)) for point in found.points] == [1, 2, 1]
+    assert [len(scenarios.groups(found, point)) for point in found.points] == [1, 2, 1]
 
 
 def test_a_guests_script_fills_in_the_sweep_and_leaves_the_shell_its_braces(write):
@@ -586,9 +546,10 @@ def test_a_run_with_errors_is_no_result(write, tmp_path):
         load.read(write(LOAD), tmp_path, {"K": 0})
 
 
-def test_what_the_pools_counted_is_a_difference():
+def test_what_the_pools_counted_is_a_difference(tmp_path):
     head = "# pool packets-arrived sockets-enqueued threads-woken threads-timedout\n"
-    assert load.pool(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n") == {
+    (tmp_path / "K4.pool").write_text(f"{head}0 10 20 5 0\n1 1 1 1 0\n{head}0 13 27 6 0\n1 2 3 1 0\n")
+    assert nfsload.pool(tmp_path, {"K": 4}) == {
         "received": 4,
         "queued": 9,
         "woken": 1,
@@ -835,12 +796,12 @@ def test_a_metric_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked
         "base": [point(0, 20, 100), point(4, 110, 100), last],
         "patched": [point(0, 20, 100), point(4, 30, 98), last],
     }
-    found = load.lines(write(SCENARIOS), result)
+    found = scenarios.lines(write(SCENARIOS), result)
     assert [(line.title, line.values) for line in found[:2]] == [
         ("beside 4", {"base": 5.5, "patched": 1.5}), ("beside 4", {"base": 1, "patched": 0.98})]
     # The floor may be in another scenario
     assert found[-1].values == {"base": 1.5, "patched": 1.5}
-    table, = load.metrics(write(SCENARIOS), result)
+    table, = scenarios.metrics(write(SCENARIOS), result)
     assert table.rows[0][2:] == ["5.5 !", "1.5"] and table.rows[1][2:] == ["1", "0.98 !"]
 
 

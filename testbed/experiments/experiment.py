@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Experiments: what topics/TOPIC/experiments/NAME.toml says, checked before anything is downloaded or built.
 
-`kind` names the module of this package that measures. A kind has
+`kind` names the module, here or in nfs/, that measures. A kind has
 
     MACHINES                     where it can measure
     REQUIRED, OPTIONAL           the schema of its own keys and tables
@@ -16,7 +16,8 @@ and, if it boots a guest for each kernel in the common way (run.py),
     read(experiment, where, point)     a point's figures, of a results directory
 
 or else measure(experiment, base, out), which returns the result. It may have picture(experiment, result), which returns
-what is drawn, dump(result), the text of a result file, and HOST, packages of this machine that decide its figures.
+what is drawn, dump(result), the text of a result file, ready(experiment, selftests), which raises Fail for what only
+the selftests can tell, once they are built, and HOST, packages of this machine that decide its figures.
 """
 
 import dataclasses
@@ -183,11 +184,11 @@ def canonical(data: dict[str, Any]) -> str:
 def kinds() -> dict[str, ModuleType]:
     """{name: module} of every kind of measurement: the modules here that say on which machines they measure."""
     package = __name__.rpartition(".")[0]
-    found = {
-        one.name: importlib.import_module(f"{package}.{one.name}")
-        for one in pkgutil.iter_modules([str(pathlib.Path(__file__).parent)])
-    }
-    return {name: module for name, module in found.items() if hasattr(module, "MACHINES")}
+    found = [
+        importlib.import_module(one.name)
+        for one in pkgutil.walk_packages([str(pathlib.Path(__file__).parent)], f"{package}.")
+    ]
+    return {one.__name__.rpartition(".")[2]: one for one in found if hasattr(one, "MACHINES")}
 
 
 def everywhere() -> dict[str, tuple[Topic, pathlib.Path]]:

@@ -78,8 +78,11 @@ def kernels(
 
 
 def selftests(base: Base, experiment: Experiment) -> str:
-    """Where the guest finds the selftests, if the experiment's topics have any."""
-    return str(kernel.selftests(base)) if any(topic.selftests for topic in experiment.topics) else ""
+    """Where the guest finds the selftests, if the experiment's topics have any; the kind may look at them first."""
+    place = str(kernel.selftests(base)) if any(topic.selftests for topic in experiment.topics) else ""
+    if hasattr(experiment.kind, "ready"):
+        experiment.kind.ready(experiment, place)
+    return place
 
 
 def boot(
@@ -113,7 +116,7 @@ def watched(what: str, done: Callable[[], int], total: int, unit: str = "points"
 def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     """A guest for each kernel, as many at once as there are CPUs, and the figures of every point."""
     kind, points = experiment.kind, experiment.points
-    made, place = kernels(base, experiment), selftests(base, experiment)
+    place, made = selftests(base, experiment), kernels(base, experiment)
     text = out / f"{experiment.name}.sh"
     text.write_text(kind.script(experiment, place))
     guest.root(experiment.packages)  # made once, before all boots want it

@@ -76,3 +76,28 @@ def ms(ns: float) -> str:
     """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
     value = ns / 1e6
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")
+
+
+def spreads(
+    names: list[str], result: Result, members: dict[str, list[list[dict[str, Any]]]], caption: str = "ms"
+) -> Table:
+    """Percentiles in ms and counts of each member of each point, kernel beside kernel."""
+    kernels = list(result)
+    head = [
+        *names,
+        "group",
+        *(f"{p} {kernel}" for p in ("p50", "p99") for kernel in kernels),
+        *(f"done, {kernel}" for kernel in kernels),
+    ]
+    rows = []
+    for index, point in enumerate(result[kernels[0]]):
+        for ones in zip(*(members[kernel][index] for kernel in kernels)):
+            rows.append(
+                [
+                    *(point[name] for name in names),
+                    ones[0]["name"],
+                    *(ms(one["spread"][p]) for p in ("p50", "p99") for one in ones),
+                    *(one["count"] for one in ones),
+                ]
+            )
+    return Table(head, rows, caption)

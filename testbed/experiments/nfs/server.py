@@ -3,10 +3,10 @@
 
 import re
 
-from .. import schema
-from ..util import Fail
-from .experiment import Experiment
-from .sweep import PLAIN
+from ... import schema
+from ...util import Fail
+from ..experiment import Experiment
+from ..sweep import PLAIN
 
 SHIFTS = {"": 0, "k": 10, "M": 20, "G": 30}
 SERVER = schema.table(
@@ -58,8 +58,13 @@ def check(experiment: Experiment) -> None:
         )
 
 
+def up(experiment: Experiment, selftests: str) -> list[str]:
+    """A script's lines until it serves."""
+    return ["#!/bin/bash", *made(experiment, selftests), *started(experiment)]
+
+
 def made(experiment: Experiment, selftests: str) -> list[str]:
-    """The script's lines up to the export with its files."""
+    """The lines up to the export with its files."""
     server = experiment.data["server"]
     disk = f"nfsd_disk {server['disk_mb']}" + (f" {server['service_ns']}" if "service_ns" in server else "")
     ahead = [server["read_ahead_kb"]] if "read_ahead_kb" in server else []

@@ -4,14 +4,16 @@
 import pathlib
 from typing import Any
 
-from ..util import Fail
-from . import load, server, sweep, trace
-from .experiment import Experiment
-from .table import Point, Result, Table
+from ...util import Fail
+from .. import sweep
+from ..experiment import Experiment
+from ..table import Point, Result, Table
+from . import load, nfsload, server, trace
 
 MACHINES = ("sim",)
 REQUIRED = {**load.REQUIRED, "sweep": sweep.SWEEP}
-OPTIONAL = {"repeats": load.OPTIONAL["repeats"]}
+OPTIONAL = nfsload.ONCE
+ready, points, groups = nfsload.ready, load.points, load.groups
 # A name that a sweep may have without a group that uses it: the number of nfsd threads.
 THREADS = "threads"
 
@@ -41,26 +43,17 @@ traced() # STEM COMMAND
 def check(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
     server.check(experiment)
-    if "groups" not in data["load"]:
-        raise Fail(f"{where}: load: lacks groups")
     sweep.check(data["sweep"], data["load"]["groups"], (), where, {THREADS})
     for threads in data["sweep"].get(THREADS, [1]):
         if not isinstance(threads, int) or threads < 1:
             raise Fail(f"{where}: sweep.threads: {threads!r} is no number of nfsd threads: 1 at least")
-    for point in points(experiment):
-        load.accepted(experiment, point)
-
-
-def points(experiment: Experiment) -> list[Point]:
-    return sweep.combinations(experiment.data["sweep"])
 
 
 def script(experiment: Experiment, selftests: str) -> str:
-    lines = ["#!/bin/bash", *server.made(experiment, selftests), *server.started(experiment), TRACE.strip()]
+    lines = [*server.up(experiment, selftests), TRACE.strip()]
     for point in points(experiment):
-        where = f"/results/{sweep.label(point)}"
         lines += [f"nfsd_threads {point[THREADS]}"] if THREADS in point else []
-        lines += load.counting(experiment, point, where, f"traced {where} ")
+        lines += nfsload.counting(experiment, point, f"traced /results/{sweep.label(point)} ")
     return "\n".join(lines) + "\n"
 
 
@@ -69,8 +62,8 @@ def leaves(experiment: Experiment, point: Point) -> list[str]:
 
 
 def read(experiment: Experiment, where: pathlib.Path, point: Point) -> Point:
-    load.replies(where, point)
-    return waiting(where / sweep.label(point), load.pool((where / f"{sweep.label(point)}.pool").read_text()))
+    nfsload.replies(where, point)
+    return waiting(where / sweep.label(point), nfsload.pool(where, point))
 
 
 def waiting(stem: pathlib.Path, counts: dict[str, int]) -> dict[str, Any]:

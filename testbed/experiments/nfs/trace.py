@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ..util import Fail
+from ...util import Fail
 
 # A request ends when its reply is sent or it is dropped; a dispatch also ends when it found no whole record.
 ENDS = {"svc_send", "svc_drop", "svcsock_tcp_recv_eagain", "svcsock_tcp_recv_short", "svcsock_tcp_recv_err"}

@@ -5,11 +5,12 @@ import pathlib
 import shlex
 import statistics
 
-from .. import schema
-from ..util import Fail
-from . import server, sweep, trace
-from .experiment import Experiment
-from .table import Point, Result, Table
+from ... import schema
+from ...util import Fail
+from .. import sweep
+from ..experiment import Experiment
+from ..table import Point, Result, Table
+from . import server, trace
 
 # The trace is of one CPU, and time is simulated.
 MACHINES = ("sim",)

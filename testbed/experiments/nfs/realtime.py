@@ -14,15 +14,16 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from .. import schema
-from ..machines import guest, kernel
-from ..series.base import Base
-from ..suites import kunit
-from ..util import Fail, cache, digest, lock, run, say, whole
-from . import nfsload, server, sweep
-from .experiment import KERNELS, Experiment
-from .run import boot, commits, kernels, selftests, watched
-from .table import Point, Result, Table
+from ... import schema
+from ...machines import guest, kernel
+from ...series.base import Base
+from ...suites import kunit
+from ...util import Fail, cache, digest, lock, run, say, whole
+from .. import sweep
+from ..experiment import KERNELS, Experiment
+from ..run import boot, commits, kernels, selftests, watched
+from ..table import Point, Result, Table
+from . import nfsload, server
 
 MACHINES = ("smp",)
 CPUS = 2
@@ -36,8 +37,8 @@ BENCHMARK = schema.table(
     # {kernel: a patch on the second one of the two, which makes another to compare with}
     instead=schema.mapping(schema.STRING),
 )
-LOAD = schema.table({"patch": schema.STRING, "measure": schema.STRING, "version": {"enum": list(nfsload.VERSIONS)},
-                     "groups": {"type": "array", "minItems": 1, "items": schema.STRING},
+LOAD = schema.table({"patch": schema.STRING, "measure": schema.STRING, "version": schema.STRING,
+                     "groups": nfsload.GROUPS,
                      "threads": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT}})
 REQUIRED = {
     "kernels": {**KERNELS, "type": "object"},
@@ -47,6 +48,7 @@ REQUIRED = {
     "load": LOAD,
 }
 OPTIONAL: dict[str, schema.Schema] = {}
+ready = nfsload.ready
 
 
 def check(experiment: Experiment) -> None:
@@ -60,14 +62,14 @@ def check(experiment: Experiment) -> None:
         experiment.file(patch)
     if again := set(data["benchmark"].get("instead", {})) & set(experiment.kernels):
         raise Fail(f"{where}: benchmark.instead: there is a kernel {again.pop()} already")
-    try:
-        nfsload.command(data["load"]["groups"], data["load"]["version"], server.sizes(experiment))
-    except nfsload.Refused as refused:
-        raise Fail(f"{where}: load.groups: nfsload would refuse this: {refused}") from refused
 
 
 def points(experiment: Experiment) -> list[Point]:
     return [{"threads": threads} for threads in experiment.data["load"]["threads"]]
+
+
+def groups(experiment: Experiment, point: Point) -> list[str]:
+    return experiment.data["load"]["groups"]
 
 
 def benchmarks(base: Base, experiment: Experiment) -> dict[str, pathlib.Path]:
@@ -105,7 +107,7 @@ def benchmark_kernel(base: Base, commit: str, options: list[str]) -> pathlib.Pat
 def script(experiment: Experiment, place: str) -> str:
     """The guest's script: the load for each number of threads, with every file in the page cache."""
     load, version = experiment.data["load"], experiment.data["load"]["version"]
-    lines = ["#!/bin/bash", *server.made(experiment, place), *server.started(experiment), f"measure={load['measure']}",
+    lines = [*server.up(experiment, place), f"measure={load['measure']}",
              *(f"cat $EXPORT/{name} >/dev/null" for name in experiment.data["files"])]
     for threads in load["threads"]:
         lines += [
@@ -120,11 +122,12 @@ def script(experiment: Experiment, place: str) -> str:
 
 def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     """{kernel: {figure: [a value for each repeat]}}"""
+    place = selftests(base, experiment)
     timed = benchmarks(base, experiment)
     patch = experiment.file(experiment.data["load"]["patch"]).read_text()
     servers = kernels(base, experiment, patch=patch, only=COMPARED)
     text = out / f"{experiment.name}.sh"
-    text.write_text(script(experiment, selftests(base, experiment)))
+    text.write_text(script(experiment, place))
     guest.root()
     found: dict[str, dict[str, list[Any]]] = {name: {} for name in timed}
     booted = [0]

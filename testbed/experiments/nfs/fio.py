@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""fio's own load: in a guest prepared by a script, or through real mounts of an NFS server in it."""
+"""fio's own load, through real mounts of an NFS server in the guest."""
 
 import configparser
 import json
@@ -7,21 +7,18 @@ import pathlib
 import re
 from typing import Any
 
-from .. import schema
-from ..util import Fail
-from . import load, server, sweep
-from .experiment import Experiment, machines
-from .table import Point, Result, Table
+from ... import schema
+from ...util import Fail
+from .. import sweep
+from ..experiment import Experiment, machines
+from ..table import Point, Result, Table, spreads
+from . import server
 
 MACHINES = machines()
 MOUNT = schema.table({"name": sweep.PLAIN, "address": schema.STRING, "path": schema.STRING, "options": schema.STRING})
-FIO = schema.table(
-    {"jobs": schema.STRING}, prepare=schema.STRING, mounts={"type": "array", "minItems": 1, "items": MOUNT}
-)
-REQUIRED = {"fio": FIO}
+FIO = schema.table({"jobs": schema.STRING, "mounts": {"type": "array", "minItems": 1, "items": MOUNT}})
+REQUIRED = {"fio": FIO, "server": server.SERVER, "files": server.FILES}
 OPTIONAL = {
-    "server": server.SERVER,
-    "files": server.FILES,
     "repeats": {
         "const": 1,
         "description": "it is 1: fio runs its jobs once; what is to be repeated is a job of its own",
@@ -32,13 +29,8 @@ PERCENTILES = (50, 90, 99)
 
 def check(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
-    if ("server" in data) != ("files" in data):
-        raise Fail(f"{where}: [server] and [files] go together")
-    if "server" in data:
-        server.check(experiment)
-    elif "mounts" in data["fio"]:
-        raise Fail(f"{where}: fio.mounts need a [server] to mount from")
-    names = [mount["name"] for mount in data["fio"].get("mounts", [])]
+    server.check(experiment)
+    names = [mount["name"] for mount in data["fio"]["mounts"]]
     for name in names:
         if names.count(name) > 1:
             raise Fail(f"{where}: fio.mounts: there are two mounts {name}")
@@ -60,23 +52,18 @@ def points(experiment: Experiment) -> list[Point]:
 
 
 def script(experiment: Experiment, selftests: str) -> str:
-    """The mounts or what prepares the guest, then all jobs in one process, for each calibrates its clock for long."""
-    setup, lines = experiment.data["fio"], ["#!/bin/bash"]
-    if "server" in experiment.data:
-        lines += [*server.made(experiment, selftests), *server.started(experiment)]
-    if "prepare" in setup:
-        lines += [setup["prepare"].rstrip()]
-    for mount in setup.get("mounts", []):
+    """The mounts, then all jobs in one process, for each calibrates its clock for long."""
+    setup, lines = experiment.data["fio"], server.up(experiment, selftests)
+    for mount in setup["mounts"]:
         where = f"/tmp/{mount['name']}"
         lines += [
             f"mkdir -p {where}",
             f"mount -t nfs -o {mount['options']} {mount['address']}:{mount['path']} {where} || exit 1",
         ]
-    if "mounts" in setup:
-        lines += ["sleep 20  # an NFSv4 OPEN waits for the end of the grace period"]
-    lines += ["cat > /tmp/jobs.fio <<'EOF'", setup["jobs"].rstrip(), "EOF",
+    lines += ["sleep 20  # an NFSv4 OPEN waits for the end of the grace period",
+              "cat > /tmp/jobs.fio <<'EOF'", setup["jobs"].rstrip(), "EOF",
               "fio --output-format=json --output=/results/fio.json /tmp/jobs.fio || exit 1"]
-    lines += [f"umount /tmp/{mount['name']}" for mount in setup.get("mounts", [])]
+    lines += [f"umount /tmp/{mount['name']}" for mount in setup["mounts"]]
     return "\n".join(lines) + "\n"
 
 
@@ -123,4 +110,4 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
         ]
         for kernel, points in result.items()
     }
-    return [Table(*load.spreads([], result, members), caption="ms")]
+    return [spreads([], result, members)]
