@@ -9,7 +9,7 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.experiments import experiment, origin, results, run
+from testbed.experiments import experiment, origin, results, run, shell
 from testbed.experiments.table import ms
 from testbed.report import documents, pictures, tables
 from testbed.series import topics
@@ -236,7 +236,7 @@ def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new
     [
         ("net/x.c", True),
         ("include/linux/x.h", True),
-        ("tools/testing/selftests/x/lib.sh", True),
+        ("tools/testing/selftests/x/lib.sh", False),
         ("tools/testing/selftests/x/load.c", True),
         ("Documentation/x.rst", False),
         ("MAINTAINERS", False),
@@ -253,6 +253,74 @@ def test_a_file_that_no_experiment_runs_is_no_part_of_a_topics_content(checkout,
     (home / "own/patches/2.patch").write_text(PATCH.format(name))
     (home / "own/patches/series").write_text("1.patch\n2.patch\n")
     assert (topics.series()[1].content != before) == matters
+
+
+LIB = """\
+# A library.
+WORK=/mnt
+
+# Writes a file.
+file()
+{
+	put "$1"	# as it is
+}
+
+put()
+{
+	echo >"$1"
+}
+
+other()
+{
+	# what file does, too
+	:
+}
+"""
+SOAK = '#!/bin/bash\n. "$(dirname "$0")"/lib.sh\nwait_for()\n{\n\tother\n}\n'
+
+
+def brings(path, files):
+    """A patch that brings files of the selftests."""
+    text = "Subject: [PATCH] x\n\nWhy.\n---\n"
+    for name, lines in files.items():
+        name, mode = f"tools/testing/selftests/{name}", 644 if name.endswith("lib.sh") else 755
+        text += f"diff --git a/{name} b/{name}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{name}\n"
+        text += f"@@ -0,0 +1,{lines.count(chr(10))} @@\n" + "".join(f"+{line}\n" for line in lines.splitlines())
+    path.write_text(text + "-- \n2.0\n")
+
+
+@pytest.mark.parametrize("runs, old, new, said", [
+    (". /host{selftests}/x/lib.sh; file x", "as it is", "so", "stale: of the selftests x/lib.sh: file() has changed"),
+    (". /host{selftests}/x/lib.sh; file x", "Writes", "Has", "stale: of the selftests x/lib.sh: file() has changed"),
+    (". /host{selftests}/x/lib.sh; file x", "echo", "printf x", "stale: of the selftests x/lib.sh: put() has changed"),
+    (". /host{selftests}/x/lib.sh; file x", "/mnt", "/srv", "stale: of the selftests x/lib.sh has changed"),
+    (". /host{selftests}/x/lib.sh; file x", "\t:", "\ttrue", "of today's series"),
+    (". /host{selftests}/x/lib.sh; file x", "A library.", "The library.", "of today's series"),
+    (". /host{selftests}/x/lib.sh; file x", "other()", "more()\n{\n\t:\n}\n\nother()", "of today's series"),
+    (". /host{selftests}/x/lib.sh; file x", "wait_for", "wait", "of today's series"),
+    (". /host{selftests}/x/lib.sh", "as it is", "so", "of today's series"),
+    ("/host{selftests}/x/soak.sh", "wait_for", "wait", "stale: of the selftests x/soak.sh has changed"),
+    ("/host{selftests}/x/soak.sh", "\t:", "\ttrue", "stale: of the selftests x/lib.sh: other() has changed"),
+    ("/host{selftests}/x/soak.sh", "as it is", "so", "of today's series"),
+    ("file x", "as it is", "so", "of today's series"),
+])
+def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs, old, new, said):
+    home, _ = checkout
+    toml = home / "own/experiments/speed.toml"
+    toml.write_text(toml.read_text().replace('"x >', f'"{runs} >'))
+    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
+    brings(home / "below/patches/2.patch", {"x/lib.sh": LIB, "x/soak.sh": SOAK})
+    record("speed")
+    assert judged() == "of today's series" and (LIB + SOAK).count(old) == 1
+    brings(home / "below/patches/2.patch", {"x/lib.sh": LIB.replace(old, new), "x/soak.sh": SOAK.replace(old, new)})
+    assert judged() == said
+
+
+def test_every_experiment_that_has_a_server_runs_what_starts_it():
+    for one in experiment.all_of_them():
+        if "server" in one.data:
+            library = one.data["server"]["library"]
+            assert {library, f"{library}: nfsd_start()"} <= shell.used(one).keys()
 
 
 def test_another_base_and_other_packages_are_named(checkout):

@@ -13,6 +13,7 @@ from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base
 from ..util import Fail, digest, run, whole
+from . import shell
 from .experiment import Experiment
 
 Origin = dict[str, Any]
@@ -79,6 +80,7 @@ def today(experiment: Experiment, base: Base) -> Origin:
         "experiment": experiment.content,
         "machine": experiment.machine,
         "series": series(),
+        "selftests": shell.used(experiment),
         "configuration": configuration(experiment),
         "compiler": kernel.compiler(),
         "guest": packages(guest.root(experiment.packages)) if boots(experiment) else {},
@@ -135,7 +137,9 @@ def judge(experiment: Experiment, base: Base | None) -> Judgement:
     own = [topic.name for topic in experiment.topics]
     have, had = series(), origin["series"]
     changed = [f"the topic {name} has changed" for name in own if had.get(name) != have.get(name)]
-    others = [name for name in dict.fromkeys([*have, *had]) if name not in own and had.get(name) != have.get(name)]
+    others = [name for name in unlike(had, have) if name not in own]
+    if pieces := unlike(origin.get("selftests", {}), shell.used(experiment)):
+        changed.append(f"of the selftests {few(pieces)} has changed")
     if origin["experiment"] != experiment.content:
         changed.append(f"{experiment.where} or a file of its own has changed")
     if origin["configuration"] != configuration(experiment):
@@ -163,5 +167,13 @@ def differ(what: str, had: dict[str, str], have: dict[str, str]) -> list[str]:
         for name, version in had.items()
         if have.get(name) != version
     ]
-    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-    return [f"other {what}: recorded with {', '.join(others[:3])}{more}"] if others else []
+    return [f"other {what}: recorded with {few(others)}"] if others else []
+
+
+def unlike(had: dict[str, str], have: dict[str, str]) -> list[str]:
+    """The names that have not the same value in both."""
+    return [name for name in dict.fromkeys([*have, *had]) if had.get(name) != have.get(name)]
+
+
+def few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -19,10 +19,10 @@ TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
 SELFTESTS = "tools/testing/selftests/"
 NAME = r"[a-z0-9][a-z0-9-]*"
-# Files that no experiment builds or runs: prose, KUnit, and selftests but for their libraries and programs.
+# Files that no experiment builds or runs: prose, KUnit, and the selftests' shell, of which each runs parts of its own.
 NO_FIGURE = re.compile(
-    r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^tools/testing/selftests/.*/(?!lib\.sh$)[^/]+\.sh$"
-    r"|^tools/testing/selftests/.*/(README|config|settings|\.gitignore)$"
+    r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$"
+    r"|^tools/testing/selftests/.*(\.sh|/(README|config|settings|\.gitignore))$"
 )
 
 TOML = schema.table(

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What an experiment's guest runs of the selftests' shell; a record depends on that, and on no other line of it.
+
+Of a script that is all of it. Of a library, which is sourced and no program, it is the code outside of its functions,
+and those functions that are named in what is run. So none may be called by a name that is put together only then.
+"""
+
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable
+
+from ..series.base import git
+from ..series.topics import SELFTESTS, Topic
+from ..util import digest
+from .experiment import Experiment
+
+# With the comment above it.
+FUNCTION = re.compile(r"(?:^#.*\n)*^(\w+)\(\).*\n\{\n(?:.*\n)*?\}\n", re.M)
+COMMENT = re.compile(r"^\s*#.*\n|^\n", re.M)
+
+
+def pieces(topics: Iterable[Topic]) -> dict[str, str]:
+    """{piece: text} of the shell that topics bring: "nfsd/soak.sh", "nfsd/lib.sh", "nfsd/lib.sh: nfsd_disk()"."""
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        patches = [patch for topic in topics for patch in topic.patches]
+        outside = {"GIT_CEILING_DIRECTORIES": str(pathlib.Path(place).parent)}
+        git(pathlib.Path(place), "apply", "--whitespace=nowarn", f"--include={SELFTESTS}*.sh", *patches, env=outside)
+        for path in sorted(pathlib.Path(place, SELFTESTS).rglob("*.sh")):
+            name, text = str(path.relative_to(place)).removeprefix(SELFTESTS), path.read_text()
+            if path.stat().st_mode & 0o100:
+                found[name] = text
+            else:
+                found[name] = COMMENT.sub("", FUNCTION.sub("", text))
+                found |= {f"{name}: {function[1]}()": function[0] for function in FUNCTION.finditer(text)}
+    return found
+
+
+def run(script: str, known: dict[str, str]) -> set[str]:
+    """The pieces that a guest's script runs: those it names, those that they name, and so on."""
+    found: set[str] = set()
+    while True:
+        said = COMMENT.sub("", "\n".join([script, *(known[piece] for piece in found)]))
+        words = set(re.findall(r"[\w.-]+", said)) | set(re.findall(r"\w+", said))
+        more = set()
+        for piece in known:
+            path, _, function = piece.partition(": ")
+            if path in found and function.removesuffix("()") in words if function else path.rpartition("/")[2] in words:
+                more.add(piece)
+        if more == found:
+            return found
+        found = more
+
+
+def used(experiment: Experiment) -> dict[str, str]:
+    """{piece: key of its text} of what the experiment's guest runs."""
+    if not hasattr(experiment.kind, "script"):
+        return {}
+    known = pieces(experiment.topics)
+    return {piece: digest(known[piece]) for piece in sorted(run(experiment.kind.script(experiment, ""), known))}
