@@ -33,6 +33,10 @@ deb: setup
 kernels: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND))
 
+test-all: setup
+	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(LTP),--ltp "$(LTP)") \
+		$(if $(FSTESTS),--fstests "$(FSTESTS)") $(if $(STRESS),--stress "$(STRESS)")
+
 test: setup
 	@$(TESTBED) $@ $(if $(KIND),--kind $(KIND)) $(if $(T),--only $(T)) $(if $(NOISE),--noise $(NOISE)) \
 		$(if $(MODE),--mode $(MODE))
@@ -53,4 +57,4 @@ conformance: setup
 	@$(TESTBED) $@ $(if $(PYNFS),--pynfs "$(PYNFS)") $(if $(CTHON),--cthon "$(CTHON)") $(if $(LTP),--ltp "$(LTP)") \
 		$(if $(FSTESTS),--fstests "$(FSTESTS)") $(if $(STRESS),--stress "$(STRESS)") $(if $(RECORD),--record)
 
-.PHONY: help setup demo test kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms deb check check-exported clean
+.PHONY: help setup demo test test-all kunit shell gdb litmus mutants conformance bench record results figures kernels tree export series post dkms deb check check-exported clean

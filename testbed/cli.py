@@ -4,27 +4,36 @@
 import argparse
 import pathlib
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import host
+from . import gate, host
 from .experiments import experiment, results
 from .machines import kernel
 from .machines import shell as machine
-from .packages import deb, dkms, package
+from .machines.kinds import BOOTED, TESTED
+from .packages import deb, dkms
 from .report import documents
 from .report import figures as quoted
 from .series import base, post, topics, tree
-from .suites import check, conformance, kunit, lint, litmus, mutants, selftests
-from .util import BUILD, ROOT, TREE, Fail, Tally, cache, lane, read_junit, say
+from .suites import check, conformance, kunit, litmus, mutants
+from .util import BUILD, Fail, Tally, cache, lane, say
 
 Arguments = argparse.Namespace
 # What has a meaning in a lane (LTS=).
 LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "deb", "test", "kunit", "shell",
                  "gdb", "bench", "record", "results", "clean")
 COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
+
+
+CHECKOUTS = [
+    (
+        (f"--{suite.name}",),
+        {"default": "", "metavar": "DIRECTORY", "help": f"a built checkout of {suite.title} ({suite.variable}=)"},
+    )
+    for suite in conformance.SUITES
+]
 
 
 def command(*options: tuple[tuple[str, ...], dict], name: str = "") -> Callable:
@@ -104,13 +113,11 @@ def check_series(_: Arguments) -> int:
     return tally.close()
 
 
-@command(option("--kind", choices=kernel.KINDS, default="sim", help="the machine they are for"))
+@command(option("--kind", choices=BOOTED, default="sim", help="the machine they are for"))
 def kernels(args: Arguments) -> None:
     """build base and patched"""
-    found = base.find()
-    for what in kernel.flavours(args.kind):
-        for name, path in kernel.kernels(found, what).items():
-            say(f"{name}: {path}")
+    for name, path in kernel.kernels(base.find(), kernel.flavour(args.kind)).items():
+        say(f"{name}: {path}")
 
 
 @command()
@@ -157,7 +164,7 @@ def check_figures(args: Arguments) -> int:
     return tally.close()
 
 
-MACHINE = option("--kind", choices=selftests.LIMIT, default="sim", help="the kind of machine (KIND=)")
+MACHINE = option("--kind", choices=TESTED, default="sim", help="the kind of machine (KIND=)")
 KERNEL = option("--kernel", choices=("base", "patched"), default="patched", help="which of the two (KERNEL=)")
 TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and server, not the first topics' (T=)")
 
@@ -168,41 +175,16 @@ TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and s
                 help="run the selftests in a guest that was disturbed, each number in another way (NOISE=)"),
          option("--mode", default="", help="run the selftests in a mode that a topic has (MODE=)"))
 def test(args: Arguments) -> int:
-    """everything that is tested; ends with "N passed, N failed\""""
-    tally = Tally()
-    selftests.check_mode(args.mode, args.kind)
-    if args.kind in package.SUITES:
-        only = selftests.named(args.only, args.kind)[1] if args.only else []
-        package.SUITES[args.kind](base.find(), tally, only, args.noise)
-        return tally.close(None if only else BUILD / f"junit-{args.kind}{args.noise or ''}.xml")
-    if args.only:
-        of, scripts = selftests.named(args.only, args.kind, args.mode)
-        found = base.find()
-        # KUnit is of no mode.
-        if of and args.kind != "x86" and not args.mode:
-            kunit.kunit(found, tally, of, kind=args.kind)
-        if scripts:
-            selftests.selftests(found, tally, args.kind, scripts, args.noise, args.mode)
-        return tally.close()
-    if args.kind != "sim" or args.noise or args.mode:
-        found = base.find()
-        if args.kind == "debug" and not args.mode:
-            kunit.kunit(found, tally, kind=args.kind)
-        selftests.selftests(found, tally, args.kind, noise=args.noise, mode=args.mode)
-        return tally.close(BUILD / f"junit-{args.kind}{args.noise or ''}{args.mode}.xml")
-    parts: list[Callable[[base.Base, Tally], None]] = [check.applies, kunit.kunit, selftests.selftests, results.figures]
-    if not lane():
-        # These are of the testbed, or of patches that a lane has none of its own of.
-        parts = [check.check, kunit.kunit, selftests.selftests, results.quoted, results.figures]
-        own_tests(tally)
-        lint.lint(tally)
-    tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
-    of_all = tally.run("a base is found", base.find)
-    if of_all:
-        say(f"the base is {of_all.name}")
-        for what in parts:
-            tally.run(f"{what.__module__.rpartition('.')[2]}.{what.__name__} came to its end", what, of_all, tally)
-    return tally.close(BUILD / "junit.xml")
+    """the gate: what has to hold of every change; ends with "N passed, N failed\""""
+    if args.only or args.kind != "sim" or args.noise or args.mode:
+        return gate.some(args.kind, args.only, args.noise, args.mode)
+    return gate.gate().close(BUILD / "junit.xml")
+
+
+@command(*CHECKOUTS, name="test-all")
+def test_all(args: Arguments) -> int:
+    """all that can be tested, with nothing taken from what was judged before; most of a day"""
+    return gate.everything({suite.name: getattr(args, suite.name) for suite in conformance.SUITES})
 
 
 @command(
@@ -223,36 +205,16 @@ def kunit_suites(args: Arguments) -> int:
     return tally.close()
 
 
-@command(option("--kind", choices=kernel.KINDS, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+@command(option("--kind", choices=BOOTED, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
 def shell(args: Arguments) -> None:
     """a guest with a terminal, its server up and the selftests at hand"""
     machine.shell(base.find(), args.topic, args.kind, args.kernel)
 
 
-@command(option("--kind", choices=kernel.KINDS, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+@command(option("--kind", choices=BOOTED, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
 def gdb(args: Arguments) -> None:
     """User-mode Linux under gdb"""
     machine.gdb(base.find(), args.topic, args.kind, args.kernel)
-
-
-def own_tests(tally: Tally) -> None:
-    """pytest over tests/."""
-    say("the testbed's own tests")
-    kept = BUILD / "pytest.xml"
-    kept.unlink(missing_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
-        cwd=ROOT,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    print(done.stdout, flush=True)
-    found = read_junit(kept) if kept.is_file() else {}
-    tally.add("pytest", found)
-    if not found or done.returncode and not any(found.values()):
-        tally.that("the testbed's own tests", f"pytest ended with status {done.returncode}")
 
 
 @command(name="litmus")
@@ -273,9 +235,7 @@ def faults(args: Arguments) -> int:
     return tally.close()
 
 
-@command(*(option(f"--{suite.name}", default="", metavar="DIRECTORY",
-                  help=f"a built checkout of {suite.title} ({suite.variable}=)") for suite in conformance.SUITES),
-         option("--record", action="store_true", help="keep what came of base as the baseline (RECORD=1)"),
+@command(*CHECKOUTS, option("--record", action="store_true", help="keep what came of base as the baseline (RECORD=1)"),
          name="conformance")
 def conform(args: Arguments) -> int:
     """run suites of others (pynfs, Connectathon, LTP, fstests) on base and patched; only a new failure fails"""

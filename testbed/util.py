@@ -5,11 +5,13 @@ import contextlib
 import dataclasses
 import fcntl
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TextIO, TypeVar
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -179,8 +181,14 @@ class Case:
 class Tally:
     """Counts what passed and failed, and prints each as it is known."""
 
-    def __init__(self) -> None:
+    # Seconds that each step took the last time it was made; what is not known here is left out of the forecast.
+    KNOWN = "durations.json"
+
+    def __init__(self, steps: Sequence[str] = ()) -> None:
+        """steps: those that will be made, if what they take is to be said."""
         self.cases: list[Case] = []
+        self.ahead = list(steps)
+        self.took: dict[str, float] = {}
         # What the checks that follow are a part of; only the JUnit file shows it.
         self.suite = "testbed"
 
@@ -214,13 +222,47 @@ class Tally:
         """Count the cases of a runner that prints its own: {name: problem, "" for none}."""
         self.cases += [Case(suite, name, problem) for name, problem in found.items()]
 
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Around a part of a long run: a line when it ends says what it took, and what those ahead took last time."""
+        began, before = time.monotonic(), self.failed
+        try:
+            yield
+        finally:
+            self.took[name] = self.took.get(name, 0) + time.monotonic() - began
+            if name in self.ahead:
+                self.ahead = [one for one in self.ahead if one != name]
+                known = self.durations()
+                left = sum(known.get(one, 0) for one in self.ahead)
+                after = f"; about {minutes(left)} to go" if left else ""
+                bad = f", {self.failed - before} failed" if self.failed > before else ""
+                say(f"{name}: {minutes(self.took[name])}{bad}{after}")
+
+    def durations(self) -> dict[str, float]:
+        path = cache() / self.KNOWN
+        try:
+            return json.loads(path.read_text()) if path.is_file() else {}
+        except ValueError:
+            return {}
+
     def close(self, junit: pathlib.Path | None = None) -> int:
-        """Print the closing line, and write the JUnit file if one is asked for; returns the exit status."""
+        """Print where the time went and the closing line, and write the JUnit file if asked for; the exit status."""
+        if self.took and len(self.took) > 1:
+            with whole(cache() / self.KNOWN) as part:
+                part.write_text(json.dumps({**self.durations(), **self.took}))
+            print("\n".join(["", "where the time went:", *(
+                f"  {minutes(took):>8}  {name}" for name, took in sorted(self.took.items(), key=lambda one: -one[1])
+            ), f"  {minutes(sum(self.took.values())):>8}  in all"]), flush=True)
         if junit:
             write_junit(self.cases, junit)
             say(f"every check is in {junit}")
         print(f"{self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
+
+
+def minutes(seconds: float) -> str:
+    """A duration as people say it."""
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02} s" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def write_junit(cases: list[Case], path: pathlib.Path) -> None:

@@ -130,7 +130,7 @@ def run(tmp_path, monkeypatch, base, patched, record=False):
     """conformance() with guests that left this; returns the tally."""
     monkeypatch.setattr(conformance, "BASELINES", tmp_path / "baselines")
     monkeypatch.setattr(conformance.guest, "root", lambda more: tmp_path)
-    monkeypatch.setattr(conformance.kernel, "flavours", lambda kind: {"flavour": []})
+    monkeypatch.setattr(conformance.kernel, "flavour", lambda kind: "flavour")
     monkeypatch.setattr(conformance.kernel, "kernels", lambda *_, **__: {"base": tmp_path, "patched": tmp_path})
     monkeypatch.setattr(conformance, "run_suite", lambda *_: {"base": base, "patched": patched})
     tally = util.Tally()

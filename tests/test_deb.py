@@ -11,7 +11,7 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.machines import boot, guest, kernel
+from testbed.machines import boot, guest, kernel, kinds
 from testbed.packages import deb, debian, package
 from testbed.series import base, topics
 from testbed.suites import selftests
@@ -94,7 +94,7 @@ def test_other_modules_options_or_patches_are_another_kernel(packaged, made, mon
     config = base.configuration(packaged)
     config.write_text(CONFIG + "CONFIG_NFS_FS=m\n")
     releases.append(deb.deb(packaged).release)
-    monkeypatch.setattr(kernel, "content", lambda base, commit: "another tree")
+    monkeypatch.setattr(deb.applied, "code", lambda base, commit: "another tree")
     releases.append(deb.deb(packaged).release)
     assert len(set(releases)) == len(made) == 4
 
@@ -199,7 +199,7 @@ def test_what_judges_the_packages_is_there():
 
 
 def test_an_environment_of_the_users_does_not_reach_the_build():
-    assert "LSMOD" not in kernel.make_env() and kernel.make_line("deb") == ("make", "ARCH=x86_64")
+    assert "LSMOD" not in kernel.make_env() and kernel.make_line(kinds.KINDS["deb"]) == ("make", "ARCH=x86_64")
     assert os.path.basename(deb.FRAGMENT) == "deb.config"
 
 

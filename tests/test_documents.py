@@ -8,7 +8,7 @@ import pytest
 from conftest import Fail
 
 from testbed import cli, util
-from testbed.machines import kernel
+from testbed.machines import kinds
 from testbed.report import documents, figures
 from testbed.series import base, topics
 
@@ -72,7 +72,7 @@ def test_the_ci_files_run_what_there_is(name):
     text = (util.ROOT / name).read_text()
     assert ".ci/run" in text and "build/junit*.xml" in text
     for command, machine in re.findall(r"make ([a-z-]+)(?: KIND=(\w+))?$", text, re.M):
-        assert command in cli.COMMANDS and (not machine or machine in kernel.KINDS), command
+        assert command in cli.COMMANDS and (not machine or machine in kinds.KINDS), command
 
 
 def test_the_reference_has_every_key():

@@ -13,8 +13,7 @@ from conftest import Fail
 from testbed import util
 from testbed.experiments import cost, experiment, guest, run, sweep
 from testbed.experiments.nfs import fio, load, nfsload, queue, realtime, scenarios, server, trace, work
-from testbed.machines import kernel
-from testbed.series import topics
+from testbed.series import applied, topics
 from testbed.series.base import git
 
 HEAD = 'kind = "{}"\nmachine = "{}"\nrepeats = 1\ntitle = "T"\nquestion = "Q"\n'
@@ -510,17 +509,17 @@ PATCH = "--- a/net/queue.c\n+++ b/net/queue.c\n@@ -8,3 +8,3 @@\n line 7\n-line 8
 
 
 def test_a_variant_is_patched_with_one_patch_more_and_made_once(filled):
-    where = kernel.commits(filled)
-    made = kernel.variant(filled, where["patched"], "eight", PATCH)
+    where = applied.commits(filled)
+    made = applied.variant(filled, where["patched"], "eight", PATCH)
     assert git(filled.repo, "diff", "--name-only", where["patched"], made).stdout == "net/queue.c\n"
     assert "+line eight" in git(filled.repo, "show", made).stdout
-    assert kernel.variant(filled, where["patched"], "eight", PATCH) == made
-    assert kernel.variant(filled, where["base"], "eight", PATCH) != made
+    assert applied.variant(filled, where["patched"], "eight", PATCH) == made
+    assert applied.variant(filled, where["base"], "eight", PATCH) != made
 
 
 def test_a_variant_that_does_not_apply_says_which(filled):
     with pytest.raises(Fail, match="variant wrong does not apply"):
-        kernel.variant(filled, kernel.commits(filled)["patched"], "wrong", PATCH.replace("line 8", "line 88"))
+        applied.variant(filled, applied.commits(filled)["patched"], "wrong", PATCH.replace("line 8", "line 88"))
 
 
 def test_kernels_are_of_the_series_up_to_a_topic_of_a_topic_alone_and_of_its_first_patches(filled):
@@ -681,7 +680,7 @@ def test_an_experiment_may_have_options_of_its_own(write):
     usual = write(GUEST).flavour()
     found = write(GUEST.replace("[sweep]", 'config = "more.config"\n[sweep]')).flavour()
     assert [path.name for path in found.fragments if path not in usual.fragments] == ["more.config"]
-    assert found.name == usual.name
+    assert found.kind == usual.kind
 
 
 def test_bars_are_of_the_fields_they_name(write):

@@ -8,11 +8,10 @@ import types
 import pytest
 from conftest import Fail
 
-from testbed.experiments import realtime, trace
+from testbed.experiments.nfs import realtime, trace
 from testbed.machines import kernel
 from testbed.report import documents
 from testbed.series import base, topics
-from testbed.suites import kunit as suites
 from testbed.suites import litmus, mutants
 from testbed.util import Tally
 
@@ -36,7 +35,7 @@ def fault(ksrc, tmp_path, monkeypatch):
     (out / "net").mkdir(parents=True)
     for name in ("queue.o", "test.o", "other.o"):
         (out / "net" / name).write_text("object")
-    monkeypatch.setattr(suites, "kunit_place", lambda *_: out)
+    monkeypatch.setattr(kernel, "workplace", lambda *_: out)
     patch = tmp_path / "01-fault.patch"
     patch.write_text("--- a/net/queue.c\n+++ b/net/queue.c\n@@ -4,3 +4,3 @@\n line 3\n-line 4\n+line four\n line 5\n")
     return base.Base("test", ksrc, "HEAD"), patch, out
@@ -88,11 +87,10 @@ KTAP = "TAP version 13\n1..1\n# 1..2\n# ok 1 one\n# {two} 2 two\n{two} 1 selftes
 @pytest.fixture
 def guests(tmp_path, monkeypatch):
     """by_selftests() on faults that each leave a KTAP, or raise; returns a function of {fault: what it leaves}."""
-    monkeypatch.setattr(mutants.kernel, "flavour", lambda topic: kernel.Flavour("sim", "", ()))
-    monkeypatch.setattr(mutants.kernel, "flavours", lambda: {kernel.Flavour("sim", "", ()): []})
+    monkeypatch.setattr(mutants.store, "series", list)
     monkeypatch.setattr(mutants.kernel, "selftests", lambda base: tmp_path)
-    monkeypatch.setattr(mutants.kernel, "commits", lambda base: {"patched": "none"})
-    monkeypatch.setattr(mutants.kernel, "variant", lambda base, commit, name, patch: name)
+    monkeypatch.setattr(mutants.applied, "commits", lambda base: {"patched": "none"})
+    monkeypatch.setattr(mutants.applied, "variant", lambda base, commit, name, patch: name)
     monkeypatch.setattr(mutants.store, "guest_packages", lambda topics: {"a-package": "what its selftests need"})
     monkeypatch.setattr(mutants.guest, "root", lambda packages: tmp_path / " ".join(packages))
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")

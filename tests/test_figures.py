@@ -468,8 +468,8 @@ def test_ktap_is_counted_case_by_case():
 
 def test_kunit_is_counted_by_its_closing_line():
     text = "[00:00:00] Testing complete. Ran 9 tests: passed: 7, failed: 1, skipped: 1\n"
-    assert kunit.kunit_counts(text) == {"passed": 7, "failed": 1, "skipped": 1}
-    assert kunit.kunit_counts("make: *** error\n") is None
+    assert kunit.counts(text) == {"passed": 7, "failed": 1, "skipped": 1}
+    assert kunit.counts("make: *** error\n") is None
 
 
 def test_no_file_names_a_mirror_or_this_machine():

@@ -14,7 +14,7 @@ from testbed.util import ROOT
 LAYERS = [
     "util", "host", "schema",
     "series", "machines", "suites", "packages", "experiments", "report",
-    "cli", "__main__",
+    "gate", "cli", "__main__",
 ]
 FILES = sorted((ROOT / "testbed").rglob("*.py"))
 

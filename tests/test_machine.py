@@ -13,7 +13,7 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.machines import boot, guest, kernel
+from testbed.machines import boot, guest, kernel, kinds
 from testbed.series import base, topics
 from testbed.suites import selftests as suites
 
@@ -29,12 +29,12 @@ def test_an_option_that_did_not_survive_is_named():
     ]
 
 
-@pytest.mark.parametrize("kind", kernel.KINDS)
+@pytest.mark.parametrize("kind", kinds.BOOTED)
 def test_every_fragment_asks_for_something(kind):
-    asked = kernel.asked(next(iter(kernel.flavours(kind))).fragments)
+    asked = kernel.asked(kernel.flavour(kind).fragments)
     assert asked["CONFIG_PROC_FS"] == "y"
     assert (asked.get("CONFIG_UML_TIME_TRAVEL_SUPPORT", "n") == "n") == (kind in ("smp", "x86"))
-    assert kernel.for_qemu(kind) == (kind == "x86")
+    assert kinds.KINDS[kind].qemu == (kind == "x86")
 
 
 def test_a_topic_may_have_options_for_one_fragment_alone(tmp_path):
@@ -43,19 +43,19 @@ def test_a_topic_may_have_options_for_one_fragment_alone(tmp_path):
     own = (tmp_path / "a.config", tmp_path / "b.config")
 
     def names(kind):
-        found = kernel.Flavour(kind, "", own).fragments
+        found = kernel.Flavour(kinds.KINDS[kind], own).fragments
         return [path.name for path in found if path.parent == tmp_path]
     assert names("debug") == ["a.config", "b.config", "a.debug.config"]
     assert names("x86") == names("clang") == ["a.config", "b.config", "b.x86.config"]
-    assert names("sim") == names("check") == ["a.config", "b.config"]
+    assert names("sim") == ["a.config", "b.config"]
 
 
 def test_a_kind_of_machine_that_there_is_not_is_none_of_qemus():
-    for kind in kernel.PACKAGED:
-        assert kernel.for_qemu(kind) and kernel.counted(kind) and not kernel.simulated(kind)
-    assert not kernel.counted("x86") and not kernel.simulated("host")
-    with pytest.raises(KeyError):
-        kernel.for_qemu("arm")
+    for kind in ("debian", "deb"):
+        assert kinds.KINDS[kind].packaged and kinds.KINDS[kind].qemu and kinds.KINDS[kind].clock == "counted"
+    assert not kinds.simulated("x86") and not kinds.simulated("host") and kinds.simulated("debug")
+    with pytest.raises(Fail, match="KIND=x68: there is no such machine .meant: x86"):
+        kinds.named("x68")
 
 
 @pytest.mark.parametrize("kind, cpus", [("x86", "2"), ("debian", "1"), ("deb", "1")])
@@ -236,7 +236,7 @@ def test_only_existing_selftests_are_left_out_each_with_a_reason():
         for line in path.read_text(errors="replace").splitlines()
         if line.startswith("+++ b/tools/testing/selftests/")
     }
-    for where in [(kind, "") for kind in suites.LIMIT] + [("sim", mode) for mode in suites.modes(found)]:
+    for where in [(kind, "") for kind in kinds.TESTED] + [("sim", mode) for mode in suites.modes(found)]:
         for script, why in suites.left_out(found, *where).items():
             assert script in have and why
 
@@ -358,7 +358,7 @@ def test_what_was_compiled_in_one_directory_is_not_compiled_again_in_another(tmp
 
 
 def test_what_is_built_is_had_while_another_process_has_the_source(filled, ksrc, monkeypatch):
-    found, what = base.from_tree(ksrc), kernel.Flavour("sim", "", ())
+    found, what = base.from_tree(ksrc), kernel.Flavour(kinds.KINDS["sim"], ())
     monkeypatch.setattr(kernel, "build", lambda base, commit, what, name, place: util.run("touch", place))
     monkeypatch.setattr(kernel, "BUILD", util.cache() / "out")
     (util.cache() / "kernels").mkdir(parents=True)

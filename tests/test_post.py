@@ -320,7 +320,7 @@ def test_only_our_own_directory_is_replaced(mailed, place):
 def test_a_patch_that_does_not_apply_is_named_and_nothing_is_left(mailed, ksrc, place):
     commit(ksrc, "net/queue.c", (ksrc / "net/queue.c").read_text().replace("line 20\n", "line XX\n"), "other")
     other = base.from_tree(ksrc)
-    with pytest.raises(Fail, match='one: does not apply: "NET: spell twenty"'):
+    with pytest.raises(Fail, match='one/0002-NET-spell-twenty.patch: does not apply: "NET: spell twenty"'):
         post.post(other, "one", "1")
     assert not (place / "build/post/one-v1").exists() and not list((place / "build").rglob("*.part"))
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import MAKEFILE, Fail, commit
 
 from testbed import util
-from testbed.machines import kernel, shell
+from testbed.machines import shell
 from testbed.series import base, topics, tree
 from testbed.suites import check, kunit, selftests
 
@@ -79,13 +79,14 @@ def test_one_script_is_all_that_the_guest_runs(tested, tmp_path):
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\nnet:slow.sh\n")
     found = topics.series()
     assert "./run_kselftest.sh -t net:fast.sh -o 300" in selftests.script(found, "sim", tmp_path, ["net/fast.sh"])
-    assert "run_kselftest.sh -t net:fast.sh -o" in selftests.script(found, "x86", tmp_path)
-    assert "leaks.sh" in selftests.script(found, "debug", tmp_path)
+    assert selftests.scripts(found, "x86", tmp_path) == ["net/fast.sh"]
+    assert "leaks.sh" in selftests.script(found, "debug", tmp_path, ["net/fast.sh"])
 
 
 def test_each_noise_disturbs_a_guest_in_its_own_way(tested, tmp_path):
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
-    quiet, *noisy = [selftests.script(topics.series(), "sim", tmp_path, noise=number) for number in range(4)]
+    found = topics.series()
+    quiet, *noisy = [selftests.script(found, "sim", tmp_path, ["net/fast.sh"], noise) for noise in range(4)]
     assert "/tmp/noise" not in quiet and len(set(noisy)) == 3
     assert all(text.endswith(quiet.removeprefix("#!/bin/bash\n")) for text in noisy)
 
@@ -95,9 +96,11 @@ def test_a_mode_is_switched_on_before_the_tests_that_have_it(tested, place, tmp_
     toml.write_text(toml.read_text() + '\n[modes]\nother = "echo 1 >/sys/other"\n')
     (place / "topics/two/left-out").write_text("other slow.sh it is of the usual mode\n")
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\nnet:slow.sh\n")
-    text = selftests.script(topics.series(), "sim", tmp_path, mode="other")
-    assert text.index("set -e\necho 1 >/sys/other\nset +e\n") < text.index("-t net:fast.sh") and "slow.sh" not in text
-    assert "/sys/other" not in selftests.script(topics.series(), "sim", tmp_path)
+    found = topics.series()
+    assert selftests.scripts(found, "sim", tmp_path, "other") == ["net/fast.sh"]
+    text = selftests.script(found, "sim", tmp_path, ["net/fast.sh"], mode="other")
+    assert text.index("set -e\necho 1 >/sys/other\nset +e\n") < text.index("-t net:fast.sh")
+    assert "/sys/other" not in selftests.script(found, "sim", tmp_path, ["net/fast.sh"])
     with pytest.raises(Fail, match="slow.sh is not run in the mode other: it is of the usual mode"):
         selftests.named("slow.sh", "sim", "other")
     for mode, kind, said in (("another", "sim", "there is: other"), ("other", "deb", "not with KIND=deb")):
@@ -169,31 +172,46 @@ def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
     }
 
 
-@pytest.mark.parametrize("cpus", [1, 4])
-def test_kunit_py_has_a_place_for_its_verdicts_in_a_fresh_clone(tmp_path, monkeypatch, cpus):
-    found = base.Base("Linux", tmp_path, "")
-    monkeypatch.setattr(kunit, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(kunit, "suites", lambda _: ["net/.kunitconfig"])
-    monkeypatch.setattr(kunit, "kunit_place", lambda *_: tmp_path)
-    monkeypatch.setattr(kernel, "checkout", lambda *_: None)
-    monkeypatch.setattr(kernel, "commits", lambda _: {"patched": ""})
+@pytest.mark.parametrize("cpus, kind", [(1, "sim"), (4, "smp")])
+def test_kunit_py_judges_what_a_kernel_says(tmp_path, monkeypatch, cpus, kind):
+    monkeypatch.setattr(kunit, "BUILD", tmp_path)
+    monkeypatch.setattr(kunit.kernel, "suites", lambda _: ["net/.kunitconfig"])
+    monkeypatch.setattr(kunit.kernel, "kernels", lambda base, what, only: {"patched": tmp_path / what.kind.name})
 
-    def run_kunit(found, configs, log, wanted, *_, verdicts, **settings):
-        assert wanted == cpus
-        verdicts.write_text('{"sub_groups": [{"name": "queue", "test_cases": [{"name": "one", "status": "PASS"}]}]}')
+    def run(*words, log, check):
+        if words[0] == "timeout":
+            assert words[3] == str(tmp_path / kind) and ("ncpus=4" in words) == (cpus == 4)
+        else:
+            (tmp_path / "kunit.json").write_text(
+                '{"sub_groups": [{"name": "queue", "test_cases": [{"name": "one", "status": "PASS"}]}]}'
+            )
         return subprocess.CompletedProcess([], 0, "")
 
-    monkeypatch.setattr(kunit, "run_kunit", run_kunit)
+    monkeypatch.setattr(kunit, "run", run)
     tally = util.Tally()
-    kunit.kunit(found, tally, cpus=cpus)
+    kunit.kunit(base.Base("Linux", tmp_path, ""), tally, cpus=cpus)
     assert (tally.passed, tally.failed) == (1, 0)
 
 
-def test_kernels_for_several_cpus_are_one_kernel_and_are_told_how_many(tmp_path):
-    found = base.Base("Linux", tmp_path, "")
-    two, four = (kunit.kunit_py(found, "run", ["net/.kunitconfig"], cpus) for cpus in (2, 4))
-    assert two == four != kunit.kunit_py(found, "run", ["net/.kunitconfig"], 1)
-    assert [kunit.kunit_boot(cpus) for cpus in (1, 4)] == [[], ["ncpus=4", "seccomp=on"]]
+def test_a_kernel_is_told_which_suites_and_how_many_cpus():
+    one, four = (kunit.command(pathlib.Path("/linux"), cpus, 60, "svc*") for cpus in (1, 4))
+    assert "kunit.filter_glob=svc*" in one and not any("ncpus" in word for word in one)
+    assert four[:4] == ["timeout", "--kill-after=10", "60", "/linux"] and {"ncpus=4", "seccomp=on"} <= set(four)
+
+
+def test_a_step_says_what_it_took_and_what_is_ahead(capsys, monkeypatch):
+    clock = iter((0, 65, 100, 102))
+    monkeypatch.setattr(util.time, "monotonic", lambda: next(clock))
+    (util.cache() / util.Tally.KNOWN).write_text('{"second": 130}')
+    tally = util.Tally(["first", "second"])
+    with tally.step("first"):
+        tally.that("a check", "a problem")
+    with tally.step("second"):
+        pass
+    tally.close()
+    said = capsys.readouterr().out
+    assert "==> first: 1 min 05 s, 1 failed; about 2 min 10 s to go\n" in said and "==> second: 2 s\n" in said
+    assert said.index("1 min 05 s  first") < said.index("2 s  second") < said.index("0 passed, 1 failed")
 
 
 def test_a_file_that_comes_and_goes_is_found(tested):
@@ -262,6 +280,5 @@ def test_what_a_topics_selftests_need_is_in_their_guest(filled, place, monkeypat
     monkeypatch.setattr(selftests.boot, "boot", boot)
     (place / "kselftest-list.txt").write_text("net:one.sh\n")
     tally = util.Tally()
-    what = next(iter(kernel.flavours("sim")))
-    selftests.judge(tally, what, topics.series(), place, {"patched": place / "linux"})
-    assert asked == [{"ynl": "the modes"}] and not tally.failed
+    selftests.judge(tally, "x86", topics.series(), place, {"patched": place / "bzImage"})
+    assert all(one == {"ynl": "the modes"} for one in asked) and asked and not tally.failed

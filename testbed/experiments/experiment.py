@@ -32,6 +32,7 @@ from typing import Any
 
 from .. import schema
 from ..machines import kernel
+from ..machines.kinds import BOOTED
 from ..series import topics as store
 from ..series.topics import Topic
 from ..util import Fail, digest
@@ -109,9 +110,12 @@ class Experiment:
 
     def flavour(self, machine: str = "") -> kernel.Flavour:
         """What its kernels are built as, for its machine or another one."""
-        found = kernel.flavour(self.topic.name, machine or self.machine)
-        more = (self.file(self.data["config"]),) if "config" in self.data else ()
-        return dataclasses.replace(found, configs=found.configs + more)
+        return self.configured(kernel.flavour(machine or self.machine))
+
+    def configured(self, what: kernel.Flavour) -> kernel.Flavour:
+        """A flavour with the experiment's own options, too."""
+        own = (self.file(self.data["config"]),) if "config" in self.data else ()
+        return dataclasses.replace(what, configs=what.configs + own)
 
     @property
     def exact(self) -> bool:
@@ -320,7 +324,7 @@ def known_kernel(experiment: Experiment, what: str, topics: list[Topic]) -> None
 
 def machines(*also: str) -> tuple[str, ...]:
     """All machines that boot; `also` is put before them."""
-    return (*also, *(name for name in kernel.KINDS if name != "check"))
+    return (*also, *BOOTED)
 
 
 def all_of_them() -> list[Experiment]:

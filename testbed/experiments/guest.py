@@ -12,7 +12,7 @@ import statistics
 from typing import Any
 
 from .. import schema
-from ..machines import kernel
+from ..machines import kinds
 from ..series.base import Base
 from ..util import Fail
 from . import run, sweep
@@ -45,7 +45,7 @@ BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 def check(experiment: Experiment) -> None:
     data, where = experiment.data, experiment.where
-    if experiment.repeats > 1 and kernel.simulated(experiment.machine):
+    if experiment.repeats > 1 and kinds.simulated(experiment.machine):
         raise Fail(f"{where}: repeats: it is 1 on simulated time; what is to be repeated is a sweep")
     if len(experiment.kernels) < 2 and any("over_first" in metric for metric in data["metrics"]):
         raise Fail(f"{where}: metrics: over_first needs a kernel beside the first")

@@ -8,7 +8,7 @@ import pathlib
 import re
 from typing import Any
 
-from ..machines import guest, kernel
+from ..machines import guest, kernel, kinds
 from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base
@@ -60,7 +60,7 @@ def of_host(experiment: Experiment) -> dict[str, str]:
 
 
 def boots(experiment: Experiment) -> bool:
-    return experiment.machine in kernel.KINDS
+    return experiment.machine in kinds.KINDS
 
 
 def series() -> dict[str, str]:
@@ -69,8 +69,12 @@ def series() -> dict[str, str]:
 
 
 def configuration(experiment: Experiment) -> str:
-    """A key of the fragments of the kernel's configuration."""
-    return digest(*experiment.flavour().fragments) if boots(experiment) else ""
+    """A key of the options that the result's own topics ask for. Those of others, KUnit's too, are like their code."""
+    if not boots(experiment):
+        return ""
+    of = store.closure(store.series(), experiment.topic.name)
+    what = experiment.configured(kernel.flavour(experiment.machine, of if any(topic.configs for topic in of) else None))
+    return digest(*(path for path in what.fragments if path.stem != kinds.SUITES))
 
 
 def today(experiment: Experiment, base: Base) -> Origin:
@@ -155,7 +159,7 @@ def elsewhere(experiment: Experiment, origin: Origin, base: Base | None) -> list
         found += differ("guest's packages", origin["guest"], packages(guest.root(experiment.packages)))
     found += differ("packages of this machine", origin["host"], of_host(experiment))
     # On simulated time the CPU costs nothing, so it changes no figure what compiled the kernel.
-    if not kernel.simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
+    if not kinds.simulated(experiment.machine) and origin["compiler"] != kernel.compiler():
         found.append(f"other compiler: recorded with {origin['compiler']}, this is {kernel.compiler()}")
     return found
 

@@ -10,11 +10,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from ..machines import boot as machines
-from ..machines import guest, kernel
-from ..series import topics as store
-from ..series import tree
-from ..series.base import Base, git
-from ..util import BUILD, Fail, bar, digest, lock, say, whole
+from ..machines import guest, kernel, kinds
+from ..series import applied
+from ..series.base import Base
+from ..util import BUILD, Fail, bar, lock, say, whole
 from .experiment import Experiment
 from .table import Result
 
@@ -23,39 +22,18 @@ RESULTS = BUILD / "results"
 
 def commits(base: Base, experiment: Experiment) -> dict[str, str]:
     """{kernel: commit} in base.repo of all that the experiment asks for; hold the source's lock."""
-    where, found, variants = kernel.commits(base), {}, experiment.variants()
+    where, found, variants = applied.commits(base), {}, experiment.variants()
     for name, what in experiment.kernels.items():
         if what in where:
             found[name] = where[what]
         elif what in variants:
-            found[name] = kernel.variant(base, where["patched"], what, variants[what])
+            found[name] = applied.variant(base, where["patched"], what, variants[what])
         elif what.startswith("before "):
-            found[name] = mark(base, what.removeprefix("before "), where["patched"])
+            found[name] = applied.mark(base, what.removeprefix("before "), where["patched"])
         else:
             topic, _, number = what.partition(":")
-            found[name] = alone(base, topic, int(number) if number else None)
+            found[name] = applied.alone(base, topic, int(number) if number else None)
     return found
-
-
-def mark(base: Base, topic: str, patched: str) -> str:
-    """The commit of the series that a topic begins with, and which changes nothing."""
-    found = git(
-        base.repo, "log", "--format=%H", f"--grep=^{tree.MARK}{topic}$", f"{base.commit}..{patched}"
-    ).stdout.split()
-    if len(found) != 1:
-        raise Fail(f'the series has {len(found)} commits "{tree.MARK}{topic}"')
-    return found[0]
-
-
-def alone(base: Base, topic: str, number: int | None = None) -> str:
-    """The commit of a topic, or of its first patches, on what it depends on and nothing else."""
-    topics = store.closure(store.series(), topic)
-    branch = f"alone-{topic}-{digest(base.commit, store.queue_digest(topics))}"
-    if git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{branch}", check=False).returncode:
-        say(f"applying {topic} alone")
-        git(base.repo, "branch", "-f", branch, tree.apply(base.repo, topics, base.commit, tree.ALONE))
-    many = len(topics[-1].patches)
-    return git(base.repo, "rev-parse", f"{branch}~{many - (number or many)}").stdout.strip()
 
 
 def kernels(
@@ -70,7 +48,7 @@ def kernels(
                 continue
             place = name
             if patch:
-                commit = kernel.variant(base, commit, f"{experiment.name} on {name}", patch)
+                commit = applied.variant(base, commit, f"{experiment.name} on {name}", patch)
             if patch or name != experiment.kernels[name] or "config" in experiment.data:
                 place = f"{experiment.name}-{name}"
             made[name] = kernel.executable(base, commit, what, place)
@@ -135,7 +113,7 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
         )
 
     # On real time a guest keeps every CPU it has busy.
-    at_once = len(os.sched_getaffinity(0)) if kernel.simulated(experiment.machine) else 1
+    at_once = len(os.sched_getaffinity(0)) if kinds.simulated(experiment.machine) else 1
     with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(
         at_once
     ) as pool:

@@ -17,7 +17,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..util import Fail, locking, remove, say, tail
-from . import guest, kernel, qemu, uml
+from . import guest, qemu, uml
+from .kinds import KINDS
 
 # What no healthy guest says.
 SICK = re.compile(
@@ -49,12 +50,12 @@ def machine(
     """(the command line that is the guest, the descriptors it needs); it is run within the context and in `results`."""
     # A kernel of Debian's lies in the root that it is booted with.
     root = root or (image.parent.parent if image.parent.name == "boot" else guest.root())
-    if not kernel.for_qemu(kind):
+    if not KINDS[kind].qemu:
         uml.links(root, script, results)
         yield uml.command(image, simulated, words), []
         return
     with qemu.disk() as disk:
-        yield qemu.command(image, root, script, results, disk, words, terminal, kernel.counted(kind)), [disk]
+        yield qemu.command(image, root, script, results, disk, words, terminal, KINDS[kind].clock == "counted"), [disk]
 
 
 def boot(
@@ -75,7 +76,7 @@ def boot(
     A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
     """
     image, script, results = (pathlib.Path(path).resolve() for path in (image, script, results))
-    simulated = kernel.simulated(kind) if simulated is None else simulated
+    simulated = KINDS[kind].simulated if simulated is None else simulated
     remove(results)
     results.mkdir(parents=True)
     with machine(kind, image, script, results, words, simulated, root=root) as (line, held):

@@ -10,88 +10,60 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from .. import schema
+from ..series import applied
 from ..series import topics as store
-from ..series import tree
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
+from .kinds import CONFIGS, KINDS, SUITES, Kind
 
-CONFIGS = pathlib.Path(__file__).with_name("configs")
-# What a kind of kernel is: the fragments merged over tinyconfig, in order; "topics" stands for the topics' own.
-KINDS = {
-    "sim": ("base", "topics", "uml"),
-    "smp": ("base", "topics", "uml", "smp"),
-    "debug": ("base", "topics", "uml", "debug"),
-    "x86": ("base", "topics", "x86"),
-}
-# What comes as Debian packages, which bring their own configuration, and is booted in QEMU from the root they are in.
-PACKAGED = ("debian", "deb")
-# What is compiled and never booted: {name: (its fragments, make's words for it)}.
-COMPILED = {
-    "check": (("base", "topics", "uml", "kunit"), ("ARCH=um", "SUBARCH=x86_64")),
-    "clang": (("base", "topics", "x86", "kunit"), ("ARCH=x86_64", "CC=clang-19")),
-    "i386": (("base", "topics", "i386", "kunit"), ("ARCH=i386",)),
-}
 # Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
 CCACHE = "/usr/lib/ccache"
-# How many a first build makes, about: only the progress bar wants to know. Of a package it depends on the modules.
-OBJECTS: dict[str, int | None] = {"x86": 2060, "deb": None}
 
 
 @dataclasses.dataclass(frozen=True)
 class Flavour:
-    """What is built: a kernel for a kind of machine, with the options that a group of topics asks for."""
+    """What is built: a kernel for a kind of machine, with the options that topics ask for."""
 
-    kind: str
-    # The topic whose fragment tells this group from others; "" for the group that comes first in the order.
-    group: str
+    kind: Kind
     configs: tuple[pathlib.Path, ...]
-
-    @property
-    def name(self) -> str:
-        return self.kind + (f"-{self.group}" if self.group else "")
 
     @property
     def image(self) -> str:
         """What an executable of this flavour is called in build/NAME/."""
-        return "linux" if self.name == "sim" else f"linux-{self.name.removeprefix('sim-')}"
+        return "linux" if self.kind.name == "sim" else f"linux-{self.kind.name}"
 
     @property
     def fragments(self) -> list[pathlib.Path]:
         """The fragments merged over tinyconfig, in order, with the topics': A.x86.config, too, beside an A.config."""
-        names = COMPILED[self.kind][0] if self.kind in COMPILED else KINDS[self.kind]
-        beside = [path.with_suffix(f".{name}.config") for path in self.configs for name in names]
-        own = [*self.configs, *(path for path in beside if path.is_file())]
-        return [path for name in names for path in (own if name == "topics" else [CONFIGS / f"{name}.config"])]
+        beside = [path.with_suffix(f".{name}.config") for path in self.configs for name in self.kind.fragments]
+        topics = [*self.configs, *(path for path in beside if path.is_file())]
+        return [
+            path
+            for name in self.kind.fragments
+            for path in (topics if name == "topics" else [CONFIGS / f"{name}.config"])
+        ]
+
+    def suites(self, base: Base, commit: str) -> str:
+        """What the topics' .kunitconfig files ask for, as a commit has them; options of the kind's own come first."""
+        if SUITES not in self.kind.fragments:
+            return ""
+        asked = "".join(applied.read(base, commit, name) for name in suites())
+        options = list(dict.fromkeys(re.findall(r"^CONFIG_\w+=.+$", asked, re.M)))
+        return "".join(f"{option}\n" for option in options)
 
 
-def flavours(kind: str = "sim") -> dict[Flavour, list[Topic]]:
-    """{flavour: [topics]}: topics with the same fragments share kernels; one that has none uses the first group's."""
-    topics = store.series()
-    asked = {
-        topic.name: tuple(path for one in store.closure(topics, topic.name) for path in one.configs) for topic in topics
-    }
-    first = next((configs for configs in asked.values() if configs), ())
-    groups: dict[tuple[pathlib.Path, ...], list[Topic]] = {}
-    for topic in topics:
-        groups.setdefault(asked[topic.name] or first, []).append(topic)
-    return {
-        Flavour(kind, "" if configs == first else configs[-1].relative_to(store.TOPICS).parts[0], configs): found
-        for configs, found in groups.items()
-    }
+def flavour(kind: str = "sim", topics: Iterable[Topic] | None = None) -> Flavour:
+    """A kind's kernel with the options of topics: of all, unless some are named."""
+    return Flavour(KINDS[kind], tuple(path for topic in topics or store.series() for path in topic.configs))
 
 
-def flavour(topic: str, kind: str = "sim") -> Flavour:
-    """The flavour that a topic's tests and experiments are run on."""
-    return next(found for found, topics in flavours(kind).items() if topic in [one.name for one in topics])
-
-
-def everything(kind: str = "check") -> Flavour:
-    """The flavour of COMPILED with every topic's options and every KUnit test."""
-    return Flavour(kind, "", tuple(path for topic in store.series() for path in topic.configs))
+def suites(topics: Iterable[Topic] | None = None) -> list[str]:
+    """The .kunitconfig files of the topics given, or of all."""
+    return list(dict.fromkeys(name for topic in topics or store.series() for name in topic.kunit))
 
 
 def make_env() -> dict[str, str]:
@@ -117,33 +89,9 @@ def make_env() -> dict[str, str]:
     }
 
 
-def for_qemu(kind: str) -> bool:
-    """Whether a kind is for a machine that qemu.py emulates; all others are User-mode Linux."""
-    return kind in PACKAGED or "uml" not in KINDS[kind]
-
-
-def counted(kind: str) -> bool:
-    """Whether a kind's clock counts instructions: Debian's kernels have no other way to tell the time of a disk."""
-    return kind in PACKAGED
-
-
-def simulated(kind: str) -> bool:
-    """Whether a kind's clock is simulated; what is no kind of guest has the clock of the host."""
-    return kind in KINDS and not for_qemu(kind) and "smp" not in KINDS[kind]
-
-
-def make_line(kind: str) -> tuple[str, ...]:
-    """make, for what a kind is compiled for."""
-    words = (
-        COMPILED[kind][1] if kind in COMPILED else ("ARCH=x86_64",) if for_qemu(kind) else ("ARCH=um", "SUBARCH=x86_64")
-    )
-    # Packages have a version of their own.
-    return ("make", *words, *(() if kind in PACKAGED else ("LOCALVERSION=",)))
-
-
-def image(kind: str) -> str:
-    """What is booted, in a build directory."""
-    return "arch/x86/boot/bzImage" if for_qemu(kind) else "linux"
+def make_line(kind: Kind) -> tuple[str, ...]:
+    """make, for what a kind is compiled for. Packages have a version of their own."""
+    return ("make", *kind.make, *(() if kind.packaged else ("LOCALVERSION=",)))
 
 
 def asked(fragments: Iterable[pathlib.Path]) -> dict[str, str]:
@@ -166,22 +114,26 @@ def lost(options: dict[str, str], config: str) -> list[str]:
     ]
 
 
-def configure(src: pathlib.Path, out: pathlib.Path, what: Flavour) -> None:
-    """Leave out/.config as the fragments say; not touched if neither they nor any Kconfig of the source changed."""
+def configure(base: Base, commit: str, out: pathlib.Path, what: Flavour) -> None:
+    """Leave out/.config for the checked-out commit; not touched if neither fragments nor Kconfig files changed."""
     out.mkdir(parents=True, exist_ok=True)
-    key = out / "configured"
-    made_of = digest(*what.fragments, git(src, "ls-files", "-s", "*Kconfig*").stdout)
+    key, own = out / "configured", out / "suites.config"
+    suites = what.suites(base, commit)
+    made_of = digest(*what.fragments, suites, git(base.repo, "ls-files", "-s", "*Kconfig*").stdout)
     if key.is_file() and key.read_text() == made_of:
         return
     key.unlink(missing_ok=True)
-    make = (*make_line(what.kind), "-C", src, f"O={out}")
+    own.write_text(suites)
+    fragments = [*what.fragments, *([own] if suites else [])]
+    make = (*make_line(what.kind), "-C", base.repo, f"O={out}")
     run(*make, "tinyconfig", env=make_env())
-    run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", *what.fragments, env=make_env())
+    merge = base.repo / "scripts/kconfig/merge_config.sh"
+    run(merge, "-m", "-O", out, out / ".config", *fragments, env=make_env())
     run(*make, "olddefconfig", env=make_env())
-    missing = lost(asked(what.fragments), (out / ".config").read_text())
+    missing = lost(asked(fragments), (out / ".config").read_text())
     if missing:
         raise Fail(
-            f"options asked for in {', '.join(schema.shown(path) for path in what.fragments)} "
+            f"options asked for in {', '.join(schema.shown(path) for path in fragments)} "
             "did not survive olddefconfig:\n  "
             + "\n  ".join(missing)
             + "\nA dependency is missing there, or this kernel has renamed or dropped the option"
@@ -238,7 +190,7 @@ def building(out: pathlib.Path) -> Iterator[None]:
 def make(
     src: pathlib.Path,
     out: pathlib.Path,
-    kind: str,
+    kind: Kind,
     title: str,
     log: pathlib.Path,
     *words: object,
@@ -248,7 +200,7 @@ def make(
 
     words: more of make's, if the target is not its first one.
     """
-    total = None if (out / "vmlinux").is_file() else OBJECTS.get(kind, 1240)
+    total = None if (out / "vmlinux").is_file() else kind.objects
     log.parent.mkdir(parents=True, exist_ok=True)
     argv = [*make_line(kind), "-C", src, f"O={out}", f"-j{len(os.sched_getaffinity(0))}", *words]
     count = 0
@@ -282,62 +234,9 @@ def compiler() -> str:
     return run("gcc", "--version").stdout.splitlines()[0]
 
 
-def branch(base: Base, name: str) -> str:
-    """The commit of a branch in base.repo; "" if there is none."""
-    return git(base.repo, "rev-parse", "--verify", "-q", f"refs/heads/{name}^{{commit}}", check=False).stdout.strip()
-
-
-def queue_branch() -> str:
-    return f"queue-{store.queue_digest()}"
-
-
-def commits(base: Base) -> dict[str, str]:
-    """{"base": commit, "patched": commit} in base.repo, after applying the whole queue there."""
-    name = queue_branch()
-    head = branch(base, name)
-    if not head:
-        say("applying the queue")
-        head = tree.apply(base.repo, store.series(), base.commit)
-        git(base.repo, "branch", "-f", name, head)
-    return {"base": base.commit, "patched": head}
-
-
-def variant_branch(commit: str, patch: str) -> str:
-    return f"variant-{digest(commit, patch)}"
-
-
-def variant(base: Base, commit: str, name: str, patch: str) -> str:
-    """The commit that a test-only patch makes of `commit`, in base.repo."""
-    known_as = variant_branch(commit, patch)
-    if made := branch(base, known_as):
-        return made
-    # Without the working tree, where files that came and went again would have to be compiled again.
-    with tempfile.TemporaryDirectory(dir=cache()) as place:
-        index = {"GIT_INDEX_FILE": f"{place}/index"}
-        git(base.repo, "read-tree", commit, env=index)
-        applied = git(base.repo, "apply", "--cached", "-", stdin=patch, check=False, env=index)
-        if applied.returncode:
-            raise Fail(f"the patch of the variant {name} does not apply to the queue:\n{applied.stdout.rstrip()}")
-        files = git(base.repo, "write-tree", env=index).stdout.strip()
-    when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
-    made = git(base.repo, "commit-tree", files, "-p", commit, "-m", f"test only: {name}", env=when).stdout.strip()
-    git(base.repo, "branch", "-f", known_as, made)
-    return made
-
-
-def content(base: Base, commit: str) -> str:
-    """What identifies a commit's files: a patch whose message alone has changed makes the same kernel."""
-    return git(base.repo, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
-
-
-def checkout(base: Base, commit: str) -> None:
-    git(base.repo, "checkout", "-q", "--force", "--detach", commit)
-    git(base.repo, "clean", "-fdq")
-
-
 def workplace(base: Base, what: Flavour) -> pathlib.Path:
     """The build directory of a base and a flavour; make itself sees what changed."""
-    return cache() / "build" / f"{what.name}-{digest(base.key, compiler())}"
+    return cache() / "build" / f"{what.kind.name}-{digest(base.key, compiler())}"
 
 
 def kernels(
@@ -350,21 +249,25 @@ def kernels(
     """
     variants = variants or {}
     # What has been built needs no source, at which another process may be for long.
-    patched = branch(base, queue_branch())
+    patched = applied.kept(base)
     where = {"base": base.commit, "patched": patched}
-    where |= {name: patched and branch(base, variant_branch(patched, patch)) for name, patch in variants.items()}
+    where |= {
+        name: patched and applied.branch(base, applied.variant_branch(patched, patch))
+        for name, patch in variants.items()
+    }
     wanted = [name for name in where if only is None or name in only]
     if all(where[name] and kept(base, where[name], what).is_file() for name in wanted):
         return {name: executable(base, where[name], what, name) for name in wanted}
     with lock("source"):
-        where = commits(base)
-        where |= {name: variant(base, where["patched"], name, patch) for name, patch in variants.items()}
+        where = applied.commits(base)
+        where |= {name: applied.variant(base, where["patched"], name, patch) for name, patch in variants.items()}
         return {name: executable(base, where[name], what, name) for name in wanted}
 
 
 def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
     """Where the cache has the kernel of a commit, once it is built."""
-    return cache() / "kernels" / f"{what.kind}-{digest(content(base, commit), compiler(), *what.fragments)}"
+    key = digest(applied.code(base, commit), compiler(), *what.fragments, what.suites(base, commit))
+    return cache() / "kernels" / f"{what.kind.name}-{key}"
 
 
 def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Path:
@@ -390,18 +293,29 @@ def link(made: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def build(base: Base, commit: str, what: Flavour, name: str, place: pathlib.Path) -> None:
-    out = workplace(base, what)
+    out, kind = workplace(base, what), what.kind
     need_space(cache(), 3 if not (out / "vmlinux").is_file() else 0.5, "building a kernel")
-    checkout(base, commit)
+    applied.checkout(base, commit)
     began = time.monotonic()
-    log = BUILD / name / f"make-{what.name}.log"
-    say(f"building the {name} kernel ({what.name}); what make says goes to {log}")
+    log = BUILD / name / f"make-{kind.name}.log"
+    say(f"building the {name} kernel ({kind.name}); what make says goes to {log}")
     with building(out):
-        configure(base.repo, out, what)
-        count = make(base.repo, out, what.kind, f"{name} kernel", log)
+        configure(base, commit, out, what)
+        count = make(base.repo, out, kind, f"{name} kernel", log)
     say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
     with whole(place) as part:
-        shutil.copy2(out / image(what.kind), part)
+        shutil.copy2(out / kind.image, part)
+
+
+def compile(
+    base: Base, commit: str, out: pathlib.Path, what: Flavour, targets: Sequence[str], log: pathlib.Path, *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Make some targets of the checked-out commit in a build directory; what make said is kept in `log`, too."""
+    with building(out):
+        configure(base, commit, out, what)
+        jobs = f"-j{len(os.sched_getaffinity(0))}"
+        line = (*make_line(what.kind), "-C", base.repo, f"O={out}", "-k", jobs)
+        return run(*line, *words, *targets, env=make_env(), check=False, log=log)
 
 
 def targets() -> list[str]:
@@ -411,17 +325,18 @@ def targets() -> list[str]:
 
 def selftests(base: Base) -> pathlib.Path:
     """Build and install the topics' kselftests; returns the directory that holds run_kselftest.sh."""
+
     def place(commit: str) -> pathlib.Path:
-        return cache() / "selftests" / digest(content(base, commit), compiler(), " ".join(targets()))
+        return cache() / "selftests" / digest(applied.selftests(base, commit), compiler(), " ".join(targets()))
 
     # As for kernels
-    commit = branch(base, queue_branch())
+    commit = applied.kept(base)
     if not commit or not place(commit).is_dir():
         with lock("source"):
-            commit = commits(base)["patched"]
+            commit = applied.commits(base)["patched"]
             if not place(commit).is_dir():
                 say("building the selftests")
-                checkout(base, commit)
+                applied.checkout(base, commit)
                 with whole(place(commit)) as part:
                     install_selftests(base, targets(), part, BUILD / "selftests-make.log")
     return place(commit)

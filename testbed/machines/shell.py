@@ -15,6 +15,7 @@ from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, remove, say
 from . import boot, guest, kernel
+from .kinds import BOOTED, KINDS
 
 INSIDE = pathlib.Path(__file__).with_name("guest") / "shell.sh"
 # User-mode Linux is told of page faults, timers and its processes' system calls by signals.
@@ -22,12 +23,9 @@ SIGNALS = ("SIGSEGV", "SIGUSR1", "SIGUSR2", "SIGIO", "SIGALRM", "SIGVTALRM", "SI
 
 
 def flavour(topic: str, kind: str) -> tuple[kernel.Flavour, list[Topic]]:
-    """What to boot for a topic, or else for the first group of topics; and the topics whose shell belongs there."""
+    """What to boot, and the topics whose shell belongs there: one and what it depends on, or all."""
     topics = store.series()
-    if topic:
-        store.named(topics, topic)
-        return kernel.flavour(topic, kind), store.closure(topics, topic)
-    return next(iter(kernel.flavours(kind).items()))
+    return kernel.flavour(kind), store.closure(topics, store.named(topics, topic).name) if topic else topics
 
 
 def server(topics: Sequence[Topic], tests: pathlib.Path) -> list[str]:
@@ -43,7 +41,7 @@ def server(topics: Sequence[Topic], tests: pathlib.Path) -> list[str]:
 def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[int, int], term: str) -> str:
     """What the guest runs: what the topics say has to be up, then a prompt."""
     setting = {
-        "TERMINAL": "ttyS0" if kernel.for_qemu(kind) else "tty0",
+        "TERMINAL": "ttyS0" if KINDS[kind].qemu else "tty0",
         "COLUMNS": size[0],
         "LINES": size[1],
         "TERM": term,
@@ -71,7 +69,7 @@ def shell(base: Base, topic: str = "", kind: str = "sim", name: str = "patched")
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
     say(
-        f"{name} ({what.name}); Ctrl-D or `exit` ends it, dmesg has what the kernel says; "
+        f"{name} ({what.kind.name}); Ctrl-D or `exit` ends it, dmesg has what the kernel says; "
         f"the host is below /host, and {results} is /results"
     )
     before = termios.tcgetattr(sys.stdin)
@@ -106,7 +104,7 @@ def prepare(
     remove(results)
     results.mkdir(parents=True)
     text = BUILD / "shell.sh"
-    text.write_text(script(topics, what.kind, tests, (size.columns, size.lines), "xterm"))
+    text.write_text(script(topics, what.kind.name, tests, (size.columns, size.lines), "xterm"))
     return results.resolve(), image, text.resolve()
 
 
@@ -131,16 +129,16 @@ def gdb_line(image: pathlib.Path, line: Sequence[str]) -> list[str]:
 
 def gdb(base: Base, topic: str = "", kind: str = "sim", name: str = "patched") -> None:
     """gdb on User-mode Linux, with the guest's command line."""
-    if kernel.for_qemu(kind):
+    if KINDS[kind].qemu:
         raise Fail(
             f"make gdb is for User-mode Linux; KIND={kind} is not: "
-            f"{', '.join(one for one in kernel.KINDS if not kernel.for_qemu(one))} are"
+            f"{', '.join(one for one in BOOTED if not KINDS[one].qemu)} are"
         )
     what, topics = flavour(topic, kind)
     results, image, text = prepare(base, what, topics, name)
     text.write_text(text.read_text().replace(str(INSIDE), str(INSIDE.with_name("wait.sh"))))
     say(
-        f"{name} ({what.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; "
+        f"{name} ({what.kind.name}); `break FUNCTION`, then `run`; the server comes up as in make shell; "
         "Ctrl-C stops the kernel; "
         f"its console is {results}/console" + ("" if kind == "debug" else "; KIND=debug has lines and variables")
     )

@@ -13,8 +13,9 @@ import shutil
 import time
 
 from ..machines import guest, kernel
+from ..machines.kinds import KINDS
+from ..series import applied, tree
 from ..series import base as sources
-from ..series import tree
 from ..series.base import Base
 from ..util import BUILD, Fail, cache, digest, lock, need_space, run, say, whole
 
@@ -59,8 +60,8 @@ def deb(base: Base, lsmod: str = "", *more: pathlib.Path) -> Packages:
     tree.check_exported()
     config = sources.configuration(base)
     with lock("source"):
-        commit = kernel.commits(base)["patched"]
-        key = digest(kernel.content(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
+        commit = applied.commits(base)["patched"]
+        key = digest(applied.code(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
         suffix = f"-{NAME}-{key[:8]}"
         kept = cache() / "kernels" / f"{KIND}-{key}"
         if not kept.is_dir():
@@ -87,7 +88,7 @@ def build(
     place = cache() / "build" / f"{KIND}-{digest(base.key, kernel.compiler())}"
     out = place / "linux"
     need_space(cache(), SPACE["some" if lsmod else ""], "building Debian packages of a kernel")
-    kernel.checkout(base, commit)
+    applied.checkout(base, commit)
     began = time.monotonic()
     log = BUILD / KIND / "make.log"
     say(f"building Debian packages of the patched kernel; what make says goes to {log}")
@@ -102,7 +103,8 @@ def build(
         path.unlink()
     with kernel.building(out):
         configure(base.repo, out, config, lsmod, *more)
-        count = kernel.make(base.repo, out, KIND, "packages", log, f"LOCALVERSION={suffix}", "bindeb-pkg", env=env)
+        words = (f"LOCALVERSION={suffix}", "bindeb-pkg")
+        count = kernel.make(base.repo, out, KINDS[KIND], "packages", log, *words, env=env)
     # What was packed is there a second time.
     shutil.rmtree(out / "debian")
     say(f"{count} objects and their packages in {time.monotonic() - began:.0f} s; {out} keeps the next build short")
@@ -129,7 +131,7 @@ def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod:
         (out / "lsmod").write_text(lsmod)
         # It asks what to do with options that it has made visible, and takes an empty line for their default.
         env = {**kernel.make_env(), "LSMOD": str(out / "lsmod")}
-        run(*kernel.make_line(KIND), "-C", src, f"O={out}", "localmodconfig", env=env, stdin="\n" * 1000)
+        run(*kernel.make_line(KINDS[KIND]), "-C", src, f"O={out}", "localmodconfig", env=env, stdin="\n" * 1000)
         kept = modules((out / ".config").read_text())
         say(f"{len(kept)} of the {len(have)} options that are modules are kept")
     if more:
@@ -139,7 +141,7 @@ def configure(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, lsmod:
 def merge(src: pathlib.Path, out: pathlib.Path, config: pathlib.Path, *fragments: pathlib.Path) -> None:
     """Leave out/.config: a configuration with fragments, which it has to have as they are."""
     run(src / "scripts/kconfig/merge_config.sh", "-m", "-O", out, config, *fragments, env=kernel.make_env())
-    run(*kernel.make_line(KIND), "-C", src, f"O={out}", "olddefconfig", env=kernel.make_env())
+    run(*kernel.make_line(KINDS[KIND]), "-C", src, f"O={out}", "olddefconfig", env=kernel.make_env())
     if missing := kernel.lost(kernel.asked(fragments), (out / ".config").read_text()):
         names = ", ".join(path.name for path in fragments)
         raise Fail(f"options asked for in {names} did not survive olddefconfig:\n  " + "\n  ".join(missing))

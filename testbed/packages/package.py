@@ -32,7 +32,7 @@ def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     made = dkms.dkms(base)
     release = dkms.release(base)
     kind = "debian"
-    what, topics = next(iter(kernel.flavours(kind).items()))
+    topics = store.series()
     needs = store.guest_packages(topics)
     machine = tally.run(f"{made.name} can be installed and purged", debian.with_modules, made, release, needs)
     if not machine:
@@ -44,7 +44,7 @@ def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     if not only:
         looked(tally, machine.image("patched"), HERE / "modules.sh", kind)
     images = {name: machine.image(name) for name in ("base", "patched")}
-    selftests.judge(tally, what, topics, kernel.selftests(base), images, only, noise)
+    selftests.judge(tally, kind, topics, kernel.selftests(base), images, only, noise)
 
 
 def built(machine: debian.Machine, module: str) -> None:
@@ -80,7 +80,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     image = machine.image("patched")
     place = kernel.selftests(base)
-    what, topics = next(iter(kernel.flavours(kind).items()))
+    topics = store.series()
     if not only:
         text = BUILD / "packages.sh"
         inside = HERE / "kernel.sh"
@@ -88,7 +88,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
         text.write_text("\n".join(lines) + "\n")
         looked(tally, image, text, kind)
         only = [script for topic in topics for script in topic.packages]
-    selftests.judge(tally, what, topics, place, {"patched": image}, only, noise)
+    selftests.judge(tally, kind, topics, place, {"patched": image}, only, noise)
 
 
 def looked(tally: Tally, image: pathlib.Path, script: pathlib.Path, kind: str) -> None:

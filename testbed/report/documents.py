@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..experiments import experiment as experiments
 from ..experiments import origin, results
 from ..experiments.run import read
-from ..machines import kernel
+from ..machines import kinds
 from ..series.base import PACKAGES
 from ..series.topics import everything, series, subject_of
 from ..suites import mutants as suite
@@ -26,7 +26,7 @@ LANES = [version for version in PACKAGES if version]
 def show(done: results.Measured, most: int | None = None) -> None:
     """A result's tables, or so many of them at most, its picture, and whether it is the recorded one."""
     experiment, path = done.experiment, done.path
-    say(f"on {done.base.name}, in {'simulated' if kernel.simulated(experiment.machine) else 'real'} time:")
+    say(f"on {done.base.name}, in {'simulated' if kinds.simulated(experiment.machine) else 'real'} time:")
     print(f"\n{tables.text(experiment, read(path), most)}\n")
     say(f"the figures are in {path}")
     if pictures.draw(experiment, path, path.with_suffix("")):

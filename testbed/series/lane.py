@@ -66,9 +66,7 @@ def difference(patch: pathlib.Path, commit: str, options: list[str]) -> str:
             mine = text
             break
     return "".join(
-        difflib.unified_diff(
-            theirs.splitlines(True), mine.splitlines(True), f"a/{patch.name}", f"b/{patch.name}", n=2
-        )
+        difflib.unified_diff(theirs.splitlines(True), mine.splitlines(True), f"a/{patch.name}", f"b/{patch.name}", n=2)
     )
 
 
@@ -130,5 +128,3 @@ def write(files: dict[pathlib.Path, str]) -> None:
             path.write_text(files[path])
         else:
             remove(path)
-
-

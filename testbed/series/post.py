@@ -72,15 +72,9 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
 
 def applied(base: Base, topics: list[Topic]) -> tuple[str, str]:
     """(the commit that the last of `topics` is put on, the last commit), with all applied but the cover letters."""
-    tree.start(base.repo, base.commit)
-    onto = head = base.commit
-    for topic in topics:
-        onto = head
-        try:
-            tree.am(base.repo, topic, tree.ALONE)
-        except Fail as fail:
-            raise Fail(f"{topic.name}: {fail}") from fail
-        head = git(base.repo, "rev-parse", "HEAD").stdout.strip()
+    onto = tree.apply(base.repo, topics[:-1], base.commit, tree.ALONE, letters=False)
+    head = tree.apply(base.repo, topics[-1:], onto, tree.ALONE, letters=False)
+    tree.start(base.repo, head)
     return onto, head
 
 

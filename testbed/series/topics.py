@@ -45,7 +45,6 @@ TOML = schema.table(
     modes=schema.mapping(schema.STRING),
     shell=schema.STRING,
     kunit=schema.STRINGS,
-    compile=schema.STRINGS,
     readme=schema.STRINGS,
     quotes=schema.STRINGS,
     older=schema.STRINGS,
@@ -82,8 +81,6 @@ class Topic:
     shell: str
     # Paths in the kernel of .kunitconfig files.
     kunit: tuple[str, ...]
-    # Directories and objects of the kernel that are compiled whenever one of the topic's patches changes a header.
-    compile: tuple[str, ...]
     # Experiments whose picture and table the README shows.
     readme: tuple[str, ...]
     # Experiments whose figures the cover letter or the README quotes in its text.
@@ -273,10 +270,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
     several = {
         key: tuple(data.get(key, ()))
-        for key in (
-            "lists", "maintainers", "depends_on", "selftests", "packages",
-            "kunit", "compile", "readme", "quotes", "older"
-        )
+        for key in ("lists", "maintainers", "depends_on", "selftests", "packages", "kunit", "readme", "quotes", "older")
     }
     return Topic(
         home.name,

@@ -6,12 +6,14 @@ the same way). So an interactive rebase can reorder, split, reword and drop patc
 what is exported is simply what stands there.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from ..util import ROOT, TREE, Fail, digest, lane, lock, remove, say
 from . import lane as lanes
@@ -57,36 +59,75 @@ def start(repo: pathlib.Path, commit: str) -> None:
     git(repo, "clean", "-fdq")
 
 
-def am(repo: pathlib.Path, topic: Topic, *options: str) -> None:
-    """git am a topic's patches; Fail as apply()'s if one does not apply."""
-    done = git(
-        repo,
-        "am",
-        "-q",
-        "--keep-non-patch",
-        "--committer-date-is-author-date",
-        "--no-3way",
-        *options,
-        *topic.patches,
-        check=False,
-    )
-    if done.returncode:
-        raise Fail(refused(repo, done.stdout))
+@contextlib.contextmanager
+def index(repo: pathlib.Path, commit: str) -> Iterator[dict[str, str]]:
+    """An index with a commit's files, as git's environment: what is done in it leaves the working tree alone."""
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        env = {"GIT_INDEX_FILE": f"{place}/index"}
+        git(repo, "read-tree", commit, env=env)
+        yield env
 
 
-def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: str) -> str:
-    """Put `topics` on `commit` in `repo`'s working tree, one commit a patch; returns the last commit.
+def commit_index(repo: pathlib.Path, env: dict[str, str], parent: str, text: str, when: dict[str, str]) -> str:
+    """The commit of an index's files on a parent."""
+    files = git(repo, "write-tree", env=env).stdout.strip()
+    return git(repo, "commit-tree", files, "-p", parent, "-F", "-", stdin=text, env=when).stdout.strip()
 
-    options are git am's: ALONE for topics without the others that stand before them.
-    A patch that does not apply is a Fail that names it, says which hunks were refused, and whether the base has it.
+
+def apply(repo: pathlib.Path, topics: Iterable[Topic], commit: str, *options: str, letters: bool = True) -> str:
+    """Put `topics` on `commit` in `repo`, one commit a patch, as git am would; returns the last commit.
+
+    options are git apply's: ALONE for topics without the others that stand before them. letters: whether a topic
+    begins with a commit of its cover letter. The working tree stays as it is, unless a patch does not apply: that is a
+    Fail that names it, says which hunks were refused, and whether the base has it.
     """
+    with index(repo, commit) as env:
+        for topic in topics:
+            if letters:
+                message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
+                commit = commit_index(repo, env, commit, message, author(ADDRESS, "@0 +0000"))
+            for patch in topic.patches:
+                message, written = mail(repo, patch)
+                words = ("apply", "--cached", "--whitespace=nowarn", *options, patch)
+                if git(repo, *words, check=False, env=env).returncode:
+                    refuse(repo, commit, topic, patch, *options)
+                commit = commit_index(repo, env, commit, message, written)
+    return commit
+
+
+def applies(repo: pathlib.Path, topics: Iterable[Topic], commit: str) -> None:
+    """Fail as apply() unless `topics` can be put on `commit` without the others that stand before them."""
+    topics = list(topics)
+    patches = [patch for topic in topics for patch in topic.patches]
+    with index(repo, commit) as env:
+        words = ("apply", "--cached", "--whitespace=nowarn", ALONE)
+        if git(repo, *words, *patches, check=False, env=env).returncode:
+            apply(repo, topics, commit, ALONE)
+
+
+def mail(repo: pathlib.Path, patch: pathlib.Path) -> tuple[str, dict[str, str]]:
+    """(message, git's environment that says who wrote it and when) of a patch, as git am reads them."""
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        said = git(repo, "mailinfo", "-b", f"{place}/message", f"{place}/patch", stdin=patch.read_text()).stdout
+        message = pathlib.Path(place, "message").read_text()
+    head = dict(line.split(": ", 1) for line in said.splitlines() if ": " in line)
+    text = git(repo, "stripspace", stdin=f"{head['Subject']}\n\n{message}").stdout
+    return text, author(f"{head['Author']} <{head['Email']}>", head["Date"])
+
+
+def author(address: str, date: str) -> dict[str, str]:
+    """git's environment for a commit by an author of that date, at that date, whenever it is made."""
+    name, _, email = address.rstrip(">").partition(" <")
+    return {"GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+
+
+def refuse(repo: pathlib.Path, commit: str, topic: Topic, patch: pathlib.Path, *options: str) -> NoReturn:
+    """Have git am say why a patch does not apply, and Fail with that."""
     start(repo, commit)
-    for topic in topics:
-        message = f"{MARK}{topic.name}\n\n{topic.subject}\n\n{topic.letter}\n"
-        when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
-        git(repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message, env=when)
-        am(repo, topic, *options)
-    return git(repo, "rev-parse", "HEAD").stdout.strip()
+    words = ("am", "-q", "--keep-non-patch", "--committer-date-is-author-date", "--no-3way")
+    done = git(repo, *words, *options, patch, check=False)
+    said = refused(repo, done.stdout) if done.returncode else "git am takes it, and git apply does not"
+    raise Fail(f"{topic.name}/{patch.name}: {said}")
 
 
 def merged(base: Base, topics: Iterable[Topic]) -> list[str]:
@@ -197,6 +238,7 @@ def tree(base: Base, force: bool = False) -> None:
         git(TREE, "config", "user.email", "knfsd-queue@example.invalid")
         git(TREE, "config", "commit.cleanup", "scissors")
         head = apply(TREE, series(), base.commit)
+        start(TREE, head)
         git(TREE, "checkout", "-q", "-B", "queue", head)
         write_state(base=base.name, commit=base.commit, digest=now, head=head)
         say(f"{TREE.name}/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0
 """Is every topic a series a maintainer could take? Each patch and topic is a check of its own."""
 
+import concurrent.futures
+import functools
 import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..machines import kernel
+from ..series import applied, tree
 from ..series import topics as store
-from ..series import tree
+from ..series.applied import Step
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, ROOT, Fail, Tally, cache, digest, lane, lock, run
+from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run
 from .selftests import left_out
+from .verdicts import Key, keep, kept, once, value
 
+# A verdict is of this code, too.
+CODE = pathlib.Path(__file__)
 # What checkpatch cannot know here: whoever posts a patch signs it off, and the topic's own MAINTAINERS lines are in
 # another of its patches.
 CHECKPATCH = (
@@ -46,41 +52,22 @@ SHELLCHECK = (
     "--external-sources",
     "--source-path=SCRIPTDIR",
 )
-# What else a topic is compiled with at its end: {kind of kernel.COMPILED: make's words}. A second compiler that is
-# asked for more warnings, and a machine where a long has 32 bits.
+# What else the series is compiled with: {kind: make's words}. A second compiler is asked for more warnings.
 COMPILERS = {"clang": ("W=1",), "i386": ()}
+# The parts of a whole check, in order.
+STEPS = (
+    "the patches apply",
+    "checkpatch",
+    "the base's kernel",
+    "each patch compiles",
+    "the patched kernel",
+    "kernel-doc and sparse",
+    "clang and 32 bits",
+    "shellcheck",
+)
+# What is made of every object of a configuration, and is not linked.
+EVERYTHING = "vmlinux_o"
 FIXES = re.compile(r"^Fixes:\s*(.*)$", re.M)
-
-
-def known(key: Iterable[str | pathlib.Path]) -> pathlib.Path:
-    """A file that stands for a check that has passed; commits of the queue are the same wherever it is applied."""
-    path = cache() / "checked" / digest(*key)
-    path.parent.mkdir(exist_ok=True)
-    return path
-
-
-def once(function: Callable[[], object], *key: str | pathlib.Path) -> None:
-    """Call a check unless it has passed before for the same key."""
-    mark = known(key)
-    if not mark.is_file():
-        function()
-        mark.touch()
-
-
-def steps(base: Base, topics: Iterable[Topic]) -> Iterator[tuple[Topic, pathlib.Path, str]]:
-    """[(topic, patch, commit)] of the queue applied on the base."""
-    commits = git(
-        base.repo, "rev-list", "--reverse", f"{base.commit}..{kernel.commits(base)['patched']}"
-    ).stdout.split()
-    for topic in topics:
-        commits.pop(0)  # the cover letter
-        for patch in topic.patches:
-            yield topic, patch, commits.pop(0)
-
-
-def touched(repo: pathlib.Path, commit: str, before: str | None = None) -> list[str]:
-    """The files a commit, or all since `before`, adds or changes."""
-    return git(repo, "diff", "--name-only", "--diff-filter=d", before or f"{commit}^", commit).stdout.split()
 
 
 def code(names: Iterable[str]) -> list[str]:
@@ -88,48 +75,58 @@ def code(names: Iterable[str]) -> list[str]:
     return [name for name in names if not name.startswith(("tools/", "scripts/", "Documentation/"))]
 
 
-def objects(names: Sequence[str], users: Iterable[str]) -> list[str]:
-    """make's targets for what changed: each C file's object, and with a header its `users`, directories or objects."""
-    names = code(names)
-    found = {name.removesuffix(".c") + ".o" for name in names if name.endswith(".c")}
-    whole = set(users) if any(name.endswith(".h") for name in names) else set()
-    # make does not take a directory and an object in it at once
-    return sorted(whole | {name for name in found if not name.startswith(tuple(whole))})
+def objects(names: Iterable[str]) -> list[str]:
+    """make's targets for the C files that changed."""
+    return sorted(name.removesuffix(".c") + ".o" for name in code(names) if name.endswith(".c"))
 
 
-def targets(names: Iterable[str]) -> list[str]:
-    """The directories of tools/testing/selftests that have a changed file and are built."""
-    found = {name.removeprefix(SELFTESTS).split("/")[0] for name in names if name.startswith(SELFTESTS)}
-    return sorted(found & set(kernel.targets()))
+def headers(names: Iterable[str]) -> list[str]:
+    return [name for name in code(names) if name.endswith(".h")]
 
 
-def compile_step(base: Base, topic: Topic, commit: str, names: Sequence[str], out: pathlib.Path) -> None:
-    """Compile what a commit touches, as it stands at that commit, with every KUnit test on; selftests too."""
-    kernel.checkout(base, commit)
-    log = BUILD / "check" / f"{commit[:12]}.log"
-    said = ""
-    if made := objects(names, topic.compile):
-        with kernel.building(out):
-            kernel.configure(base.repo, out, kernel.everything())
-            said += run(
-                *kernel.make_line("check"),
-                "-C",
-                base.repo,
-                f"O={out}",
-                f"-j{len(os.sched_getaffinity(0))}",
-                *made,
-                env=kernel.make_env(),
-                log=log,
-            ).stdout
-    if here := targets(names):
-        with tempfile.TemporaryDirectory(dir=cache()) as place:
-            said += kernel.install_selftests(base, here, pathlib.Path(place), log)
+def programs(names: Iterable[str]) -> list[str]:
+    """The directories of tools/testing/selftests with a changed file that something is built from."""
+    built = [name for name in names if name.startswith(SELFTESTS) and not name.endswith(".sh")]
+    return sorted({name.removeprefix(SELFTESTS).split("/")[0] for name in built} & set(kernel.targets()))
+
+
+def depends(base: Base, commit: str, own: Collection[str]) -> tuple[Key, ...]:
+    """The key of what C files' objects are made of: themselves, and all that the series changes beside C files."""
+    blobs = applied.blobs(base, commit)
+    texts = [name for name in blobs if name in own or not name.endswith((".c", ".sh")) and not applied.prose(name)]
+    return (*(f"{name} {blobs[name]}" for name in sorted(texts)), base.key, kernel.compiler(), CODE)
+
+
+def asked(kind: str) -> tuple[Key, ...]:
+    return (kind, *kernel.flavour(kind).fragments, *kernel.suites())
+
+
+def warned(said: str) -> None:
     if found := [line for line in said.splitlines() if "warning:" in line]:
         raise Fail("compiler warnings:\n" + "\n".join(found))
 
 
-def checkpatch(base: Base, patch: pathlib.Path, commit: str) -> None:
-    kernel.checkout(base, commit)
+def compile_step(base: Base, commit: str, made: Sequence[str]) -> None:
+    """Compile some objects, or all that a change dates, as they stand at a commit, with every KUnit test on."""
+    what = kernel.flavour()
+    applied.checkout(base, commit)
+    log = BUILD / "check" / f"{commit[:12]}.log"
+    done = kernel.compile(base, commit, kernel.workplace(base, what), what, made, log)
+    if done.returncode:
+        bad = [line for line in done.stdout.splitlines() if re.search(r"error|\*\*\*", line)]
+        raise Fail(f"make failed with status {done.returncode}; all it said is in {log}:\n" + "\n".join(bad[:25]))
+    warned(done.stdout)
+
+
+def build_programs(base: Base, commit: str, names: Sequence[str]) -> None:
+    """Build and install selftests as they stand at a commit."""
+    applied.checkout(base, commit)
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        log = BUILD / "check" / f"{commit[:12]}-selftests.log"
+        warned(kernel.install_selftests(base, names, pathlib.Path(place), log))
+
+
+def checkpatch(base: Base, patch: pathlib.Path) -> None:
     said = run("perl", "scripts/checkpatch.pl", *CHECKPATCH, patch, cwd=base.repo, check=False).stdout
     if found := [
         line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)
@@ -137,35 +134,17 @@ def checkpatch(base: Base, patch: pathlib.Path, commit: str) -> None:
         raise Fail("\n".join(found))
 
 
-def warnings(base: Base, commit: str, names: Iterable[str], out: pathlib.Path) -> set[str]:
-    """What kernel-doc and sparse say of files at a commit, without line numbers, so that base and patched compare."""
-    kernel.checkout(base, commit)
-    here = [
-        name
-        for name in names
-        if (base.repo / name).is_file() and name.endswith((".c", ".h")) and not name.startswith(("tools/", "scripts/"))
-    ]
-    if not here:
-        return set()
-    said = run("python3", "scripts/kernel-doc", "-none", "-Wall", *here, cwd=base.repo, check=False).stdout
-    compiled = [name.removesuffix(".c") + ".o" for name in here if name.endswith(".c")]
-    if compiled:
-        kernel.configure(base.repo, out, kernel.everything())
-        said += run(
-            *kernel.make_line("check"),
-            "-C",
-            base.repo,
-            f"O={out}",
-            "C=2",
-            f"CHECK={SPARSE}",
-            *compiled,
-            env=kernel.make_env(),
-            check=False,
-        ).stdout
-    if "not available or not up to date" in said:
-        raise Fail(f"the kernel does not accept this sparse:\n{said}")
-    # sparse says that of every MODULE_ macro, at any line that has one.
-    return {line for line in complaints(said) if not line.endswith("error: bad constant expression")}
+def checkpatches(base: Base, patches: Sequence[Step], tally: Tally) -> None:
+    """checkpatch.pl over patches, as many at a time as there are CPUs; it needs nothing of a patch's own commit."""
+    tools = [base.repo / "scripts" / name for name in ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")]
+    judge: tuple[Key, ...] = (base.key, CODE, *(path for path in tools if path.is_file()))
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        found = [
+            pool.submit(once, functools.partial(checkpatch, base, step.patch), "checkpatch", step.patch, *judge)
+            for step in patches
+        ]
+        for step, ended in zip(patches, found):
+            tally.run(f"{step.name}: checkpatch", ended.result)
 
 
 def complaints(said: str) -> set[str]:
@@ -175,55 +154,77 @@ def complaints(said: str) -> set[str]:
     return {line for line in lines if re.search(r"warning|error", line, re.I) and not re.match(r"  [A-Z]", line)}
 
 
-def static(base: Base, names: Sequence[str], out: pathlib.Path) -> None:
-    """Fail when the queue brings a warning of kernel-doc's or sparse's that the base does not have."""
-    where = kernel.commits(base)
-    new = warnings(base, where["patched"], names, out) - warnings(base, where["base"], names, out)
-    if new:
-        raise Fail("new warnings:\n" + "\n".join(sorted(new)))
-
-
-def compiled(base: Base, commit: str, names: Iterable[str], kind: str) -> set[str]:
+def said_of(base: Base, commit: str, names: Iterable[str], kind: str) -> set[str]:
     """What a compiler of COMPILERS complains of in C files, as they stand at a commit."""
-    kernel.checkout(base, commit)
-    what = kernel.everything(kind)
-    out = kernel.workplace(base, what)
-    made = [name.removesuffix(".c") + ".o" for name in names if (base.repo / name).is_file()]
+    made = [name for name in objects(names) if applied.read(base, commit, name.removesuffix(".o") + ".c")]
     if not made:
         return set()
+    what = kernel.flavour(kind)
+    applied.checkout(base, commit)
     log = BUILD / "check" / f"{commit[:12]}-{kind}.log"
-    with kernel.building(out):
-        kernel.configure(base.repo, out, what)
-        done = run(
-            *kernel.make_line(kind),
-            "-C",
-            base.repo,
-            f"O={out}",
-            "-k",
-            f"-j{len(os.sched_getaffinity(0))}",
-            *COMPILERS[kind],
-            *made,
-            env=kernel.make_env(),
-            check=False,
-            log=log,
-        )
+    done = kernel.compile(base, commit, kernel.workplace(base, what), what, made, log, *COMPILERS[kind])
     found = complaints(done.stdout)
     if done.returncode and not any("error:" in line for line in found):
         raise Fail(f"make failed with status {done.returncode}; all it said is in {log}")
     return found
 
 
-def compile_topic(base: Base, commit: str, names: Iterable[str], kind: str) -> None:
-    """Fail when a compiler complains at a topic's end of what it does not complain of in the base."""
-    now = compiled(base, commit, names, kind)
-    # The base is compiled only where there is something to compare.
-    where = {
-        name
-        for name in names
-        if any(name in line or pathlib.PurePath(name).with_suffix(".o").name in line for line in now)
+def tell_compiler(base: Base, commit: str, files: dict[str, list[str]], kind: str, tally: Tally) -> None:
+    """Another compiler on {topic: its C files} at a commit; each complaint that the base has not is its file's topic's.
+
+    What one compiles is the whole series; what a topic has changed, and what it is made of, is the key of its verdict.
+    """
+    keys: dict[str, tuple[Key, ...]] = {
+        topic: (kind, *depends(base, commit, names), *asked(kind), *COMPILERS[kind]) for topic, names in files.items()
     }
-    new = now - compiled(base, base.commit, sorted(where), kind) if now else set()
-    if new:
+    names = sorted({name for topic, key in keys.items() if not kept(key) for name in files[topic]})
+    new: set[str] = set()
+    if names:
+        new = said_of(base, commit, names, kind)
+        # The base is compiled only where there is something to compare.
+        there = [name for name in names if of_file(new, name)]
+        new -= said_of(base, base.commit, there, kind) if there else set()
+    astray = new - {line for name in names for line in of_file(new, name)}
+    for topic, key in keys.items():
+        own = [line for name in files[topic] for line in of_file(new, name)]
+        problem = "" if kept(key) else "\n".join(sorted({*own, *astray}))
+        tally.that(f"{topic}: no new warning for {kind}", problem)
+        if not problem:
+            keep(key)
+
+
+def of_file(lines: Iterable[str], name: str) -> list[str]:
+    """Of what a compiler said, the lines about a C file or its object."""
+    words = (name, name.removesuffix(".c") + ".o")
+    return [line for line in lines if any(word in line for word in words)]
+
+
+def read_by(base: Base, commit: str, names: Iterable[str]) -> set[str]:
+    """What kernel-doc and sparse say of files at a commit, without line numbers, so that base and patched compare."""
+    applied.checkout(base, commit)
+    here = [name for name in code(names) if (base.repo / name).is_file() and name.endswith((".c", ".h"))]
+    if not here:
+        return set()
+    said = run("python3", "scripts/kernel-doc", "-none", "-Wall", *here, cwd=base.repo, check=False).stdout
+    if made := objects(here):
+        what = kernel.flavour()
+        log = BUILD / "check" / f"{commit[:12]}-sparse.log"
+        words = ("C=2", f"CHECK={SPARSE}")
+        said += kernel.compile(base, commit, kernel.workplace(base, what), what, made, log, *words).stdout
+    if "not available or not up to date" in said:
+        raise Fail(f"the kernel does not accept this sparse:\n{said}")
+    # sparse says that of every MODULE_ macro, at any line that has one.
+    return {line for line in complaints(said) if not line.endswith("error: bad constant expression")}
+
+
+def before(base: Base, names: Sequence[str]) -> set[str]:
+    """What kernel-doc and sparse say of files in the base."""
+    return set(value(lambda: sorted(read_by(base, base.commit, names)), "before", base.key, CODE, SPARSE, *names))
+
+
+def static(base: Base, commit: str, names: Sequence[str]) -> None:
+    """Fail when a commit brings a warning of kernel-doc's or sparse's that the base does not have."""
+    if new := read_by(base, commit, names) - before(base, names):
         raise Fail("new warnings:\n" + "\n".join(sorted(new)))
 
 
@@ -300,11 +301,6 @@ def shell_scripts(base: Base, topics: list[Topic], names: Iterable[str], tally: 
         )
 
 
-def stands_alone(base: Base, topics: list[Topic], topic: Topic) -> str:
-    """Apply a topic on the base with only the topics it depends on; returns the last commit."""
-    return tree.apply(base.repo, store.closure(topics, topic.name), base.commit, tree.ALONE)
-
-
 def agree(topics: list[Topic], topic: Topic) -> None:
     said = tree.stands_on(topic.name, topic.letter)
     if sorted(said) != sorted(topic.depends_on):
@@ -325,80 +321,113 @@ def agree(topics: list[Topic], topic: Topic) -> None:
         )
 
 
-def check(base: Base, tally: Tally) -> None:
-    """All of it; every patch and topic is a check of its own."""
+def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, every: bool = False) -> None:
+    """All of it, or of some topics; every patch and topic is a check of its own.
+
+    every: with each patch all that includes its headers is compiled, and the other compilers see each topic's end; else
+    a topic's end and the end of the series are where that is done.
+    """
     tally.suite = "check"
     topics = store.series()
-    out = kernel.workplace(base, kernel.everything())
-    settings: tuple[str | pathlib.Path, ...] = (base.key, *kernel.everything().fragments)
+    chosen = topics if chosen is None else chosen
     with lock("source"):
-        tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
-        if not tally.run(f"the queue applies on {base.name}", kernel.commits, base):
-            return
-        for topic in topics:
-            what = f"{topic.name}: topic.toml and the cover letter agree on what it depends on"
-            tally.run(what, agree, topics, topic)
-            tally.run(
-                f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})",
-                once,
-                lambda: stands_alone(base, topics, topic),
-                "alone",
-                base.key,
-                store.queue_digest(),
-                topic.name,
-            )
-        check_fixes(base, topics, tally)
-        ends: dict[str, list[str]] = {topic.name: [] for topic in topics}
-        for topic, patch, commit in steps(base, topics):
-            ends[topic.name].append(commit)
-            name = f"{topic.name}/{patch.name}"
-            tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
-            names = touched(base.repo, commit)
-            if objects(names, topic.compile) or targets(names):
-                tally.run(
-                    f"{name}: compiles",
-                    once,
-                    lambda: compile_step(base, topic, commit, names, out),
-                    "compile",
-                    kernel.content(base, commit),
-                    *settings,
-                )
-        for topic in topics:
-            tally.that(
-                f"{topic.name}: no patch adds what a later one deletes",
-                "\n".join(come_and_gone(base.repo, ends[topic.name])),
-            )
-            last = ends[topic.name][-1]
-            names = sorted(
-                {
+        with tally.step("the patches apply"):
+            tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
+            if not tally.run(f"the queue applies on {base.name}", applied.commits, base):
+                return
+            steps = applied.steps(base, chosen)
+            names = {step.commit: applied.touched(base, step.commit) for step in steps}
+            for topic in chosen:
+                stands_alone(base, topics, topic, tally)
+                mine = [step.commit for step in steps if step.topic.name == topic.name]
+                gone = come_and_gone(base.repo, mine)
+                tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(gone))
+            check_fixes(base, chosen, tally)
+        end, all_names = steps[-1].commit, sorted({name for found in names.values() for name in found})
+        key: tuple[Key, ...] = ("static", *depends(base, end, all_names), *asked("sim"), SPARSE)
+        with tally.step("checkpatch"):
+            applied.checkout(base, end)
+            checkpatches(base, steps, tally)
+        # In one build directory, from the base to the end of the series: each step compiles what it changes.
+        with tally.step("the base's kernel"):
+            tally.run("the base's kernel is built", kernel.executable, base, base.commit, kernel.flavour(), "base")
+            if not kept(key):
+                tally.run("kernel-doc and sparse read the base", before, base, all_names)
+        with tally.step("each patch compiles"):
+            for step, following in zip(steps, [*steps[1:], None]):
+                compiles(base, step, names[step.commit], tally)
+                last = not following or following.topic.name != step.topic.name
+                brought = {
                     name
-                    for commit in ends[topic.name]
-                    for name in code(touched(base.repo, commit))
-                    if name.endswith(".c")
+                    for one in steps
+                    if one is step or not every and one.topic.name == step.topic.name
+                    for name in names[one.commit]
                 }
-            )
-            for kind in COMPILERS if names else ():
-                tally.run(
-                    f"{topic.name}: no new warning for {kind}",
-                    once,
-                    lambda: compile_topic(base, last, names, kind),
-                    kind,
-                    kernel.content(base, last),
-                    base.key,
-                    *kernel.everything(kind).fragments,
+                if (last or every) and headers(brought):
+                    users(base, step.commit, step.name if every else f"{step.topic.name}, at its end", tally)
+        with tally.step("the patched kernel"):
+            patched = applied.commits(base)["patched"]
+            tally.run("the patched kernel is built", kernel.executable, base, patched, kernel.flavour(), "patched")
+        with tally.step("kernel-doc and sparse"):
+            read = functools.partial(static, base, end, all_names)
+            tally.run("no new warning of kernel-doc or sparse", once, read, *key)
+        with tally.step("clang and 32 bits"):
+            files = {
+                topic.name: sorted(
+                    {
+                        name
+                        for step in steps
+                        if step.topic.name == topic.name
+                        for name in code(names[step.commit])
+                        if name.endswith(".c")
+                    }
                 )
-        patched = kernel.commits(base)["patched"]
-        names = touched(base.repo, patched, base.commit)
-        tally.run(
-            "no new warning of kernel-doc or sparse",
-            once,
-            lambda: static(base, names, out),
-            "static",
-            kernel.content(base, patched),
-            *settings,
-        )
-        kernel.checkout(base, patched)
-        shell_scripts(base, topics, names, tally)
+                for topic in chosen
+            }
+            files = {topic: found for topic, found in files.items() if found}
+            for kind in COMPILERS:
+                if every:
+                    ends = {step.topic.name: step.commit for step in steps}
+                    for topic_name, found in files.items():
+                        tell_compiler(base, ends[topic_name], {topic_name: found}, kind, tally)
+                elif files:
+                    tell_compiler(base, end, files, kind, tally)
+        with tally.step("shellcheck"):
+            applied.checkout(base, end)
+            shell_scripts(base, topics, all_names, tally)
+
+
+def stands_alone(base: Base, topics: list[Topic], topic: Topic, tally: Tally) -> None:
+    what = f"{topic.name}: topic.toml and the cover letter agree on what it depends on"
+    tally.run(what, agree, topics, topic)
+    closure = store.closure(topics, topic.name)
+    patches = [patch for one in closure for patch in one.patches]
+    what = f"{topic.name}: applies with what it depends on ({', '.join(topic.depends_on) or 'the base alone'})"
+    key: tuple[Key, ...] = ("alone", base.key, CODE, *patches)
+    tally.run(what, once, functools.partial(tree.applies, base.repo, closure, base.commit), *key)
+
+
+def compiles(base: Base, step: Step, names: Sequence[str], tally: Tally) -> None:
+    """A patch's own objects, and the programs of the selftests it changes."""
+    if made := objects(names):
+        key: tuple[Key, ...] = ("compile", *depends(base, step.commit, names), *asked("sim"))
+        tally.run(f"{step.name}: compiles", once, functools.partial(compile_step, base, step.commit, made), *key)
+    if dirs := programs(names):
+        sources = [
+            f"{name} {blob}"
+            for name, blob in sorted(applied.blobs(base, step.commit).items())
+            if name.startswith(("tools/", "include/uapi/")) and not name.endswith(".sh")
+        ]
+        what = f"{step.name}: the selftests of {', '.join(dirs)} are built"
+        build = functools.partial(build_programs, base, step.commit, dirs)
+        tally.run(what, once, build, "programs", *sources, *dirs, base.key, kernel.compiler(), CODE)
+
+
+def users(base: Base, commit: str, of: str, tally: Tally) -> None:
+    """All objects whose headers have changed."""
+    key: tuple[Key, ...] = ("users", applied.code(base, commit), base.key, kernel.compiler(), CODE, *asked("sim"))
+    what = f"{of}: all that includes its headers compiles"
+    tally.run(what, once, functools.partial(compile_step, base, commit, [EVERYTHING]), *key)
 
 
 def applies(base: Base, tally: Tally) -> None:
@@ -406,12 +435,11 @@ def applies(base: Base, tally: Tally) -> None:
     tally.suite = "check"
     topics = store.series()
     with lock("source"):
-        if not tally.run(f"the lane applies on {base.name}", kernel.commits, base):
+        if not tally.run(f"the lane applies on {base.name}", applied.commits, base):
             return
-        for topic, patch, commit in steps(base, topics):
-            if patch not in topic.own:
-                name = f"{topic.name}/{patch.name}"
-                tally.run(f"{name}: checkpatch", once, lambda: checkpatch(base, patch, commit), "checkpatch", commit)
+        steps = [step for step in applied.steps(base) if step.patch not in step.topic.own]
+        applied.checkout(base, applied.commits(base)["patched"])
+        checkpatches(base, steps, tally)
     for topic in topics:
         for name, why in topic.lane(lane()).without.items():
             print(f"     without {topic.name}/{name}: {why}", flush=True)

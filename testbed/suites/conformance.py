@@ -118,8 +118,7 @@ def checkouts(given: Mapping[str, str]) -> dict[Suite, pathlib.Path]:
             raise Fail(f"{suite.variable}={path}: is no checkout of {suite.title}: it has no {suite.source}")
         if not (path / suite.built).is_file():
             raise Fail(
-                f"{suite.variable}={path}: is not built: it has no {suite.built}; "
-                "build it there as its own README says"
+                f"{suite.variable}={path}: is not built: it has no {suite.built}; build it there as its own README says"
             )
         found[suite] = path
     if not found:
@@ -134,7 +133,7 @@ def conformance(base: Base, tally: Tally, given: Mapping[str, str], record: bool
     """Run the suites that are given on base and patched, and judge them; record keeps what came of base."""
     tally.suite = "conformance"
     found = checkouts(given)
-    what = next(iter(kernel.flavours(KIND)))
+    what = kernel.flavour(KIND)
     root = guest.root(PACKAGES)
     kernels = kernel.kernels(base, what, only=("base", "patched"))
     for suite in SUITES:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from .. import host
-from ..machines import kernel
+from ..series import applied
 from ..series.base import Base
 from ..util import Tally, cache, digest, lock, need_space, run, say, whole
-from . import check
 
 # The oldest Debian release that has a herd7 which the kernel's model works with.
 SUITE = "forky"
@@ -77,9 +76,9 @@ def litmus(base: Base, tally: Tally) -> None:
     command = herd()
     version = run(*command, "-version").stdout.split(",")[0]
     with lock("source"):
-        where = kernel.commits(base)
-        names = [name for name in check.touched(base.repo, where["patched"], where["base"]) if name.endswith(".litmus")]
-        kernel.checkout(base, where["patched"])
+        patched = applied.commits(base)["patched"]
+        names = [name for name in applied.touched(base, patched, base.commit) if name.endswith(".litmus")]
+        applied.checkout(base, patched)
         say(f"herd7 {version} on the model of {base.name}")
         for name in names:
             tally.that(name.removeprefix("Documentation/"), judge(base.repo, name, command))

@@ -15,17 +15,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from ..machines import boot, guest, kernel
+from ..series import applied
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, Fail, Tally, lock, say, tail
-from . import check, litmus, selftests
+from ..util import BUILD, Fail, Tally, lock, say
 from . import kunit as suites
+from . import litmus, selftests
 
 # Real seconds for a whole run of a topic's suites; a hang is a way to notice, too.
 LIMIT = 240
-# User-mode Linux's; with one, faults that need two consumers at once would live.
-CPUS = 2
+# User-mode Linux on two CPUs; with one, faults that need two consumers at once would live.
+KIND, CPUS = "smp", 2
 # Real seconds in a guest for each of the selftests that a fault names.
 BOOT = 900
 
@@ -92,25 +93,24 @@ def written(fault: pathlib.Path, found: Iterable[str]) -> str:
 def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
     """Judge faults that KUnit or herd7 has to notice."""
     name = topic.name
-    commits = [commit for one, _, commit in check.steps(base, store.series()) if one.name == name]
-    brought = [path for commit in commits for path in check.touched(base.repo, commit)]
-    configs = list(topic.kunit)
+    commits = [step.commit for step in applied.steps(base, [topic])]
+    code = [path for commit in commits for path in applied.touched(base, commit) if path.endswith(".c")]
     with lock("source"):
-        kernel.checkout(base, commits[-1])
-        problem, counts = kunit(base, configs, outcome.with_name(f"{name}-none.log"))
+        image = kernel.executable(base, commits[-1], kernel.flavour(KIND), f"mutants/{name}-kernel")
+        problem, counts = kunit(base, image, outcome.with_name(f"{name}-none.log"))
         tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
         if problem:
             return
-        code = [path for path in brought if path.endswith(".c")]
+        applied.checkout(base, commits[-1])
         for fault in wanted:
-            tally.run(f"{name}/{fault.stem}", notice, base, configs, code, fault, outcome)
+            tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome)
 
 
 def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
     """Judge faults that selftests have to notice: while one guest runs, the next one's kernel is built."""
-    name, what = topic.name, kernel.flavour(topic.name)
+    name, what = topic.name, kernel.flavour()
     place = kernel.selftests(base)
-    topics = kernel.flavours()[what]
+    topics = store.series()
     root = guest.root(store.guest_packages(topics))
     every = list(dict.fromkeys(script for fault in wanted for script in scripts(fault)))
     have = (place / "kselftest-list.txt").read_text().split()
@@ -122,11 +122,11 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
         """The cases that failed, and whether the guest came to no good end."""
         where = outcome.with_name(f"{name}-{label}")
         text = where.with_suffix(".sh")
-        text.write_text(selftests.script(topics, what.kind, place, names))
+        text.write_text(selftests.script(topics, what.kind.name, place, names))
         with contextlib.ExitStack() as ended:
             ended.callback(image.unlink)
             try:
-                boot.boot(image, text, where, BOOT * len(names), what.kind, root=root)
+                boot.boot(image, text, where, BOOT * len(names), what.kind.name, root=root)
                 found = []
             except Fail:
                 found = ["a hang or a crash"]
@@ -142,7 +142,7 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
         return made.rename(made.with_name(f"linux-{label}"))
 
     with lock("source"), concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        patched = kernel.commits(base)["patched"]
+        patched = applied.commits(base)["patched"]
         sound = pool.submit(run, build(patched, "none"), "none", every)
         running: dict[pathlib.Path, concurrent.futures.Future[list[str]]] = {}
 
@@ -151,7 +151,7 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
 
         for fault in wanted:
             try:
-                image = build(kernel.variant(base, patched, fault.stem, fault.read_text()), fault.stem)
+                image = build(applied.variant(base, patched, fault.stem, fault.read_text()), fault.stem)
             except Fail as fail:
                 tally.that(f"{name}/{fault.stem}", fail)
                 continue
@@ -179,11 +179,11 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
         for known, (_, stat) in was.items():
             os.utime(known, ns=(stat.st_atime_ns, stat.st_mtime_ns))
         for path in {*code, *changed}:
-            (suites.kunit_place(base, CPUS) / path).with_suffix(".o").unlink(missing_ok=True)
+            (kernel.workplace(base, kernel.flavour(KIND)) / path).with_suffix(".o").unlink(missing_ok=True)
 
-    applied = git(base.repo, "apply", fault, check=False)
-    if applied.returncode:
-        raise Fail(f"it does not apply to the series as far as its topic:\n{applied.stdout.rstrip()}")
+    done = git(base.repo, "apply", fault, check=False)
+    if done.returncode:
+        raise Fail(f"it does not apply to the series as far as its topic:\n{done.stdout.rstrip()}")
     settle()
     try:
         yield changed
@@ -193,7 +193,7 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
         settle()
 
 
-def notice(base: Base, configs: list[str], code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path) -> None:
+def notice(base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path) -> None:
     """Fail unless a test notices the fault; writes down which."""
     with broken(base, fault, code) as changed:
         if all(path.endswith(".litmus") for path in changed):
@@ -203,8 +203,12 @@ def notice(base: Base, configs: list[str], code: Iterable[str], fault: pathlib.P
                 if (said := litmus.judge(base.repo, path))
             ]
         else:
-            log = outcome.with_name(f"{outcome.name}-{fault.stem}.log")
-            kunit(base, configs, log)
+            log, what = outcome.with_name(f"{outcome.name}-{fault.stem}.log"), kernel.flavour(KIND)
+            out = kernel.workplace(base, what)
+            with kernel.building(out):
+                kernel.configure(base, commit, out, what)
+                kernel.make(base.repo, out, what.kind, fault.stem, log.with_suffix(".make"))
+            kunit(base, out / what.kind.image, log)
             found = killers(log.read_text())
     noticed(fault, lambda: found, outcome)
 
@@ -219,12 +223,10 @@ def noticed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.P
         text.write(written(fault, found))
 
 
-def kunit(base: Base, configs: list[str], log: pathlib.Path) -> tuple[str, str | None]:
-    """Run the suites on two CPUs; returns (what is wrong, the counts as kunit.py says them)."""
-    done = suites.run_kunit(base, configs, log, CPUS, LIMIT)
-    if "ERROR:root:" in done.stdout or not re.search(r"Starting KUnit Kernel", done.stdout):
-        raise Fail(f"it does not build; {log} has it all:\n{tail(done.stdout)}")
-    counts = suites.kunit_counts(done.stdout)
+def kunit(base: Base, image: pathlib.Path, log: pathlib.Path) -> tuple[str, str | None]:
+    """Run the suites of a kernel on two CPUs; returns (what is wrong, the counts as kunit.py says them)."""
+    done = suites.boot(base, image, log, CPUS, LIMIT)
+    counts = suites.counts(done.stdout)
     if not counts or done.returncode or set(counts) - {"passed"}:
         return f"kunit.py: {counts}, status {done.returncode}; see {log}", None
     return "", f"{counts['passed']} on {CPUS} CPUs"

@@ -2,6 +2,9 @@
 """The topics' kselftests in the guest: on patched all must pass, on base the cases of fails-on-base must fail."""
 
 import concurrent.futures
+import dataclasses
+import functools
+import json
 import os
 import pathlib
 import re
@@ -10,21 +13,15 @@ from collections.abc import Collection, Iterable, Mapping
 
 from .. import schema
 from ..machines import boot, guest, kernel
+from ..machines.kinds import KINDS, TESTED, Kind
 from ..series import topics as store
 from ..series.base import Base
 from ..series.topics import Topic, listed
-from ..util import BUILD, Fail, Tally, bar, lane, say
+from ..util import BUILD, ROOT, Fail, Tally, bar, digest, lane, say
+from .verdicts import Key, keep, kept
 
-# Seconds of real time for a whole boot; for one script, of the guest's time.
-LIMIT = {"sim": 1800, "debug": 7200, "x86": 10800, "debian": 10800, "deb": 10800}
-# A counted clock goes on while the host looks for a file.
-TIMEOUT = {"sim": 300, "debug": 300, "x86": 900, "debian": 20000, "deb": 20000}
-# A kernel that looks for faults has none to compare with.
-KERNELS = {"sim": ("base", "patched"), "debug": ("patched",), "x86": ("base", "patched")}
 # Where a script may be left out, beside a lane.
-LEAVE_OUT = (*TIMEOUT, "shellcheck")
-# What has to fail on the base for a device of the one kind, has to for the same device of the other.
-DEVICES = {"debian": "x86"}
+LEAVE_OUT = (*TESTED, "shellcheck")
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
@@ -44,7 +41,7 @@ def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, 
 
 def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     """The cases that have to fail on the base, on this kind of machine."""
-    names = dict.fromkeys(("fails-on-base", f"fails-on-base.{DEVICES.get(kind, kind)}", f"fails-on-base.{kind}"))
+    names = dict.fromkeys(("fails-on-base", f"fails-on-base.{KINDS[kind].devices or kind}", f"fails-on-base.{kind}"))
     cases = [case for topic in topics for name in names for case in listed(expectations(topic) / name)]
     return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
 
@@ -58,19 +55,16 @@ def expectations(topic: Topic) -> pathlib.Path:
 def selftests(
     base: Base, tally: Tally, kind: str = "sim", only: Collection[str] = (), noise: int = 0, mode: str = ""
 ) -> None:
-    """All topics' selftests, on one guest of each kernel for each group of topics that share a configuration.
+    """All topics' selftests, on guests of each kernel.
 
     only: paths of scripts below the selftests' directory; no other is run. noise: see disturbed(). mode: one of a
     topic's `modes`, which the base does not have.
     """
     tally.suite = "selftests"
-    place = kernel.selftests(base)
-    wanted = ("patched",) if mode else KERNELS[kind]
-    for what, topics in kernel.flavours(kind).items():
-        here = [path for path in only if path.rpartition("/")[0] in directories(topics)]
-        if directories(topics) and (here or not only) and (not mode or mode in modes(topics)):
-            images = kernel.kernels(base, what, only=wanted)
-            judge(tally, what, topics, place, images, here, noise, mode)
+    topics, place = store.series(), kernel.selftests(base)
+    wanted = ("patched",) if mode else KINDS[kind].kernels
+    if directories(topics):
+        judge(tally, kind, topics, place, kernel.kernels(base, kernel.flavour(kind), only=wanted), only, noise, mode)
 
 
 def modes(topics: Iterable[Topic]) -> dict[str, str]:
@@ -83,8 +77,9 @@ def check_mode(mode: str, kind: str) -> None:
     known = modes(store.series())
     if mode and mode not in known:
         raise Fail(f"MODE={mode}: no topic has such a mode; there is: {', '.join(sorted(known)) or 'none'}")
-    if mode and kind not in KERNELS:
-        raise Fail(f"MODE={mode}: not with KIND={kind}; with {', '.join(KERNELS)}")
+    if mode and KINDS[kind].packaged:
+        others = ", ".join(name for name in TESTED if not KINDS[name].packaged)
+        raise Fail(f"MODE={mode}: not with KIND={kind}; with {others}")
 
 
 def directories(topics: Iterable[Topic]) -> list[str]:
@@ -106,37 +101,130 @@ def disturbed(noise: int) -> list[str]:
     ]
 
 
+def scripts(topics: Collection[Topic], kind: str, place: pathlib.Path, mode: str = "") -> list[str]:
+    """The selftests, as `directory/name.sh`, that run on a kind of machine."""
+    # A collection at once, less some, is what 6.12's runner does not know.
+    without, mine = left_out(topics, kind, mode), directories(topics)
+    lines = (line.partition(":") for line in (place / "kselftest-list.txt").read_text().split())
+    return [f"{where}/{name}" for where, _, name in lines if where in mine and name not in without]
+
+
 def script(
-    topics: Collection[Topic],
-    kind: str,
-    place: pathlib.Path,
-    only: Collection[str] = (),
-    noise: int = 0,
-    mode: str = "",
+    topics: Collection[Topic], kind: str, place: pathlib.Path, tests: Collection[str], noise: int = 0, mode: str = ""
 ) -> str:
-    """What the guest runs: the kernel's own runner, over the topics' directories or over the scripts named."""
+    """What a guest runs: the kernel's own runner, over tests."""
     lines = ["#!/bin/bash", *disturbed(noise), *(topic.prepare for topic in topics if topic.prepare)]
     if mode:
         # Tests in another mode than they say would be worth nothing.
         lines += ["set -e", modes(topics)[mode].rstrip(), "set +e"]
-    # A collection at once, less some, is what 6.12's runner does not know.
-    without, mine = left_out(topics, kind, mode), directories(topics)
-    tests = [":".join(path.rsplit("/", 1)) for path in only] or [
-        test
-        for test in (place / "kselftest-list.txt").read_text().split()
-        if test.partition(":")[0] in mine and test.partition(":")[2] not in without
-    ]
-    words = [f"-t {test}" for test in tests]
+    words = " ".join(f"-t {test.replace('/', ':', 1)}" for test in tests)
     # The runner's own status says nothing: what it prints is judged. It opens /dev/stdout again: a pipe.
-    lines += [f"cd /host{place} && ./run_kselftest.sh {' '.join(words)} -o {TIMEOUT[kind]} 2>&1 | cat >/results/ktap"]
+    lines += [f"cd /host{place} && ./run_kselftest.sh {words} -o {KINDS[kind].timeout} 2>&1 | cat >/results/ktap"]
     if kind == "debug":
         lines += [f". /host{shlex.quote(str(LEAKS))}"]
     return "\n".join(lines) + "\n"
 
 
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Tests that run in one guest."""
+
+    # "base" or "patched".
+    on: str
+    image: pathlib.Path
+    tests: tuple[str, ...]
+    text: str
+    results: pathlib.Path
+    # Where its KTAP is kept, if it repeats; else nothing.
+    key: tuple[Key, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.results.name} on {self.on}"
+
+
+def depends(
+    kind: Kind, image: pathlib.Path, root: pathlib.Path, place: pathlib.Path, test: str, text: str
+) -> tuple[Key, ...]:
+    """The key of what a boot that repeats says: kernel, root, script, what that may call, and the code that boots."""
+    listed_ones = {line.replace(":", "/", 1) for line in (place / "kselftest-list.txt").read_text().split()}
+    said = (place / test).read_text(errors="replace")
+    files = [
+        path
+        for path in sorted(place.rglob("*"))
+        if path.is_file()
+        and path.name != "kselftest-list.txt"
+        # What is no test may be called by any; a test by one that names it.
+        and ((name := str(path.relative_to(place))) == test or name not in listed_ones or path.name in said)
+    ]
+    own = sorted((ROOT / "testbed/machines").glob("*.py")) + [pathlib.Path(__file__)]
+    packages = root / "var/lib/dpkg/status"
+    return (
+        "boot",
+        kind.name,
+        once_read(image, image.stat().st_mtime_ns),
+        root.name,
+        *([packages] if packages.is_file() else []),
+        *own,
+        text.replace(str(place), ""),
+        *(f"{path.relative_to(place)} {once_read(path, path.stat().st_mtime_ns)}" for path in files),
+    )
+
+
+@functools.cache
+def once_read(path: pathlib.Path, when: int) -> str:
+    """A key of a file that was changed at a time, which each test asks for."""
+    return digest(path)
+
+
+def runs(
+    kind: Kind,
+    topics: Collection[Topic],
+    place: pathlib.Path,
+    kernels: Mapping[str, pathlib.Path],
+    wanted: Mapping[str, Collection[str]],
+    noise: int,
+    mode: str,
+) -> list[Run]:
+    """What has to be booted for the tests wanted of each kernel: where boots repeat, a guest for each test."""
+    # A kernel of Debian's lies in the root that it is booted with.
+    root = None if kind.packaged else guest.root(store.guest_packages(topics))
+    found = []
+    for on, image in kernels.items():
+        where = BUILD / f"selftests-{on}-{kind.name}"
+        batches: list[tuple[str, ...]] = [(test,) for test in wanted[on]] if kind.repeats else [tuple(wanted[on])]
+        for tests in filter(None, batches):
+            text = script(topics, kind.name, place, tests, noise, mode)
+            results = where / pathlib.PurePath(tests[0]).stem if kind.repeats else where
+            key = depends(kind, image, root, place, tests[0], text) if kind.repeats and root else ()
+            found.append(Run(on, image, tests, text, results, key))
+    return found
+
+
+def made(run: Run, kind: Kind, root: pathlib.Path | None, again: bool) -> str:
+    """Leave the KTAP of a boot, which is made unless one that was well is kept; Fail if the guest is not healthy.
+
+    again: whether it is made all the same. Returns "kept" or "made".
+    """
+    if run.key and not again and (path := kept(run.key)):
+        run.results.mkdir(parents=True, exist_ok=True)
+        (run.results / "ktap").write_text(json.loads(path.read_text()))
+        return "kept"
+    run.results.parent.mkdir(parents=True, exist_ok=True)
+    text = run.results.with_name(f"{run.results.name}.sh")
+    text.write_text(run.text)
+    boot.boot(run.image, text, run.results, kind.limit, kind.name, root=root)
+    return "made"
+
+
+def said(run: Run) -> dict[str, str]:
+    path = run.results / "ktap"
+    return ktap(path.read_text(errors="replace")) if path.is_file() else {}
+
+
 def judge(
     tally: Tally,
-    what: kernel.Flavour,
+    kind_name: str,
     topics: Collection[Topic],
     place: pathlib.Path,
     kernels: Mapping[str, pathlib.Path],
@@ -144,74 +232,87 @@ def judge(
     noise: int = 0,
     mode: str = "",
 ) -> None:
-    """Run the selftests of topics of a flavour and count each case."""
-    kind = what.kind
+    """Run the selftests of topics and count each case. On the base, those that have to fail there, or those named."""
+    kind = KINDS[kind_name]
     names = {path.rpartition("/")[2] for path in only}
-    without = {} if only else left_out(topics, kind, mode)
-    text = BUILD / f"selftests-{what.name}.sh"
-    text.parent.mkdir(parents=True, exist_ok=True)
-    text.write_text(script(topics, kind, place, only, noise, mode))
-    # A kernel of Debian's lies in the root that it is booted with.
-    root = None if kind in kernel.PACKAGED else guest.root(store.guest_packages(topics))
+    without = {} if only else left_out(topics, kind.name, mode)
+    expected = {
+        case
+        for case in fails_on_base(topics, kind.name)
+        if (case.partition(": ")[0] in names if only else case.partition(": ")[0] not in without)
+    }
+    every = list(only) or scripts(topics, kind.name, place, mode)
+    failing = {case.partition(": ")[0] for case in expected}
+    wanted = {
+        on: every
+        if only or on == "patched" or not kind.repeats
+        else [test for test in every if test.rpartition("/")[2] in failing]
+        for on in kernels
+    }
+    root = None if kind.packaged else guest.root(store.guest_packages(topics))
     say(
         "; ".join(
             [
-                f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({what.name})"
+                f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({kind.name})"
                 + (f", in the mode {mode}" if mode else ""),
                 *(f"without {name}: {why}" for name, why in without.items()),
             ]
         )
     )
-    expected = {
-        case
-        for case in fails_on_base(topics, kind)
-        if (case.partition(": ")[0] in names if only else case.partition(": ")[0] not in without)
-    }
-    results = {name: BUILD / f"selftests-{name}-{what.name}" for name in kernels}
+    todo = runs(kind, topics, place, kernels, wanted, noise, mode)
     # A guest of QEMU's keeps two CPUs busy, unless it has one.
-    alone = kernel.for_qemu(kind) and not kernel.counted(kind)
-    with concurrent.futures.ThreadPoolExecutor(1 if alone else len(os.sched_getaffinity(0))) as pool:
-        boots = {
-            name: pool.submit(boot.boot, path, text, results[name], LIMIT[kind], kind, root=root)
-            for name, path in kernels.items()
-        }
-        watch(list(boots.values()), [where / "ktap" for where in results.values()])
-    found = {}
-    for name, ended in boots.items():
-        tally.run(f"the guest that ran the selftests on {name} ({what.name}) is healthy", ended.result)
-        said = results[name] / "ktap"
-        found[name] = ktap(said.read_text(errors="replace")) if said.is_file() else {}
-        silent = sorted(one for one in names if not any(case.partition(": ")[0] == one for case in found[name]))
-        if silent or not found[name]:
-            tally.that(f"selftests on {name}", f"{', '.join(silent) or 'no test'} was not run; see {said.parent}")
+    at_once = 1 if kind.qemu and kind.clock == "real" else len(os.sched_getaffinity(0))
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        # Who names a script wants to see it run.
+        ended = {run: pool.submit(made, run, kind, root, bool(only)) for run in todo}
+        watch(list(ended.values()), [run.results / "ktap" for run in todo] if not kind.repeats else [])
+    found: dict[str, dict[str, str]] = {on: {} for on in kernels}
+    for run, future in ended.items():
+        healthy = tally.run(f"the guest that ran {run.label} is healthy", future.result)
+        cases = said(run)
+        found[run.on] |= cases
+        scripts_said = {case.partition(": ")[0] for case in cases}
+        silent = [test.rpartition("/")[2] for test in run.tests if test.rpartition("/")[2] not in scripts_said]
+        if silent if only or kind.repeats else not cases:
+            tally.that(f"{run.label}", f"{', '.join(silent) or 'no test'} was not run; see {run.results}")
+        elif healthy == "made" and run.key and not wrong(run.on, cases, expected):
+            keep(run.key, (run.results / "ktap").read_text(errors="replace"))
+    where = BUILD / f"selftests-patched-{kind.name}"
     for case, verdict in {**dict.fromkeys(sorted(expected), "was not run"), **found["patched"]}.items():
-        tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {results['patched']}/ktap")
+        tally.that(f"patched: {case}", "" if verdict == "ok" else f"{verdict}; see {where}")
     if "base" in found:
         for case in sorted(expected):
             verdict = found["base"].get(case, "was not run")
             tally.that(f"base: fails as it should: {case}", "" if verdict == "not ok" else f"on base it is: {verdict}")
         for case, verdict in found["base"].items() if only else ():
             print(f"     base: {verdict}: {case}", flush=True)
-    if kind == "debug" and not only:
-        leaks = results["patched"] / "leaks"
+    if kind.name == "debug" and not only:
+        leaks = where / "leaks"
         tally.that(
             "patched: kmemleak finds nothing that nobody frees",
-            leaks.read_text(errors="replace")
-            if leaks.is_file()
-            else f"it was not asked; see {results['patched']}/console",
+            leaks.read_text(errors="replace") if leaks.is_file() else f"it was not asked; see {where}/console",
         )
 
 
-def watch(boots: Collection[concurrent.futures.Future[pathlib.Path]], ktaps: Collection[pathlib.Path]) -> None:
-    """Show on a terminal how many scripts are done, until all boots have ended."""
-    with bar(None, "selftests", "scripts") as progress:
+def wrong(on: str, cases: Mapping[str, str], expected: Collection[str]) -> bool:
+    """Whether a kernel's cases came out otherwise than they should: such a boot is made again."""
+    if on == "base":
+        return any(verdict != "not ok" for case, verdict in cases.items() if case in expected)
+    return any(verdict != "ok" for verdict in cases.values())
+
+
+def watch(boots: Collection[concurrent.futures.Future[str]], ktaps: Collection[pathlib.Path]) -> None:
+    """Show on a terminal how many boots are done, or of long ones how many scripts, until all have ended."""
+    with bar(len(boots), "selftests", "scripts" if ktaps else "guests") as progress:
         pending = set(boots)
         while pending:
             pending = concurrent.futures.wait(pending, timeout=0.5).not_done
             texts = [path.read_text(errors="replace") for path in ktaps if path.is_file()]
             plans = [int(found[1]) for text in texts if (found := re.search(r"^1\.\.(\d+)$", text, re.M))]
-            progress.total = len(boots) * max(plans, default=0) or None
-            progress.n = sum(len(re.findall(r"^(?:not )?ok \d", text, re.M)) for text in texts)
+            if ktaps:
+                progress.total = len(boots) * max(plans, default=0) or None
+            done = sum(len(re.findall(r"^(?:not )?ok \d", text, re.M)) for text in texts)
+            progress.n = done if ktaps else len(boots) - len(pending)
             progress.refresh()
 
 

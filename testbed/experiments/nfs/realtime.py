@@ -6,19 +6,20 @@ makes each of them say what it measures. Kernels beyond the two that are compare
 cycles of the TSC and is the median over the repeats; a ratio is the median of the repeats' ratios.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
-import shutil
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
 from ... import schema
 from ...machines import guest, kernel
+from ...series import applied
 from ...series.base import Base
 from ...suites import kunit
-from ...util import Fail, cache, digest, lock, run, say, whole
+from ...util import Fail, lock, run, say
 from .. import sweep
 from ..experiment import KERNELS, Experiment
 from ..run import boot, commits, kernels, selftests, watched
@@ -72,36 +73,23 @@ def groups(experiment: Experiment, point: Point) -> list[str]:
     return experiment.data["load"]["groups"]
 
 
-def benchmarks(base: Base, experiment: Experiment) -> dict[str, pathlib.Path]:
+def benchmarks(base: Base, experiment: Experiment, out: pathlib.Path) -> dict[str, pathlib.Path]:
     """{kernel: the one that runs the benchmark}"""
     about, made = experiment.data["benchmark"], {}
+    config = out / f"{experiment.name}.config"
+    config.write_text("".join(f"{option}\n" for option in about["options"]))
+    what = experiment.flavour("smp")
+    what = dataclasses.replace(what, configs=(*what.configs, config))
     with lock("source"):
         found = commits(base, experiment)
         for name, instead in about.get("instead", {}).items():
             text = experiment.file(instead).read_text()
-            found[name] = kernel.variant(base, found["after"], f"{instead} on after", text)
+            found[name] = applied.variant(base, found["after"], f"{instead} on after", text)
         for name, commit in found.items():
             patch = experiment.file(about["patch"]).read_text()
-            made[name] = benchmark_kernel(
-                base, kernel.variant(base, commit, f"{about['patch']} on {name}", patch), about["options"]
-            )
+            commit = applied.variant(base, commit, f"{about['patch']} on {name}", patch)
+            made[name] = kernel.executable(base, commit, what, f"{experiment.name}-benchmark-{name}")
     return made
-
-
-def benchmark_kernel(base: Base, commit: str, options: list[str]) -> pathlib.Path:
-    kept = cache() / "kernels" / f"benchmark-{digest(kernel.content(base, commit), kernel.compiler(), *options)}"
-    if not kept.is_file():
-        kernel.checkout(base, commit)
-        place = kunit.kunit_place(base, CPUS)
-        with whole(cache() / "kernels" / f"{kept.name}.kunitconfig") as config:
-            config.write_text("CONFIG_KUNIT=y\n" + "".join(f"{option}\n" for option in options))
-            log = kept.with_name(f"{kept.name}.log")
-            say(f"building a kernel for the benchmark; what make says goes to {log}")
-            with kernel.building(place):
-                run(*kunit.kunit_py(base, "build", [config], CPUS), cwd=base.repo, env=kernel.make_env(), log=log)
-        with whole(kept) as part:
-            shutil.copy2(place / "linux", part)
-    return kept
 
 
 def script(experiment: Experiment, place: str) -> str:
@@ -123,7 +111,7 @@ def script(experiment: Experiment, place: str) -> str:
 def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
     """{kernel: {figure: [a value for each repeat]}}"""
     place = selftests(base, experiment)
-    timed = benchmarks(base, experiment)
+    timed = benchmarks(base, experiment, out)
     patch = experiment.file(experiment.data["load"]["patch"]).read_text()
     servers = kernels(base, experiment, patch=patch, only=COMPARED)
     text = out / f"{experiment.name}.sh"
@@ -138,16 +126,7 @@ def measure(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
                 log, where = out / f"{experiment.name}-benchmark-{name}.log", out / f"{experiment.name}-{name}"
                 say(f"repeat {turn + 1} of {experiment.repeats}: {name}; its consoles go to {log} and {where}/console")
                 said = run(
-                    "timeout",
-                    "--kill-after=10",
-                    str(experiment.limit),
-                    timed[name],
-                    "mem=1G",
-                    "console=tty",
-                    *kunit.kunit_boot(CPUS),
-                    "kunit.enable=1",
-                    "kunit_shutdown=halt",
-                    f"kunit.filter_glob={experiment.data['benchmark']['suite']}",
+                    *kunit.command(timed[name], CPUS, experiment.limit, experiment.data["benchmark"]["suite"]),
                     check=False,
                     log=log,
                 ).stdout

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The testbed's own Python: ruff and mypy, as pyproject.toml sets them up, and pytest over tests/."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+from .. import host
+from ..util import BUILD, ROOT, Tally, cache, read_junit, run, say
+
+# Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
+RUFF = "0.17.6"
+WHAT = ("testbed", "tests", "tools/nfsd-waits")
+
+
+def ruff() -> pathlib.Path:
+    """ruff of that version."""
+    return host.from_pip("ruff", RUFF)
+
+
+def lint(tally: Tally) -> None:
+    """Each is a check."""
+    tally.suite = "lint"
+    tally.run("ruff finds nothing in the testbed", lambda: run(ruff(), "check", "--no-cache", "-q", *WHAT, cwd=ROOT))
+    tally.run(
+        "mypy finds nothing in the testbed",
+        lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),
+    )
+
+
+def tests(tally: Tally) -> None:
+    """pytest over tests/, on all CPUs."""
+    say("the testbed's own tests")
+    kept = BUILD / "pytest.xml"
+    kept.unlink(missing_ok=True)
+    workers = f"-n{len(os.sched_getaffinity(0))}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", workers, "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    print(done.stdout, flush=True)
+    found = read_junit(kept) if kept.is_file() else {}
+    tally.add("pytest", found)
+    if not found or done.returncode and not any(found.values()):
+        tally.that("the testbed's own tests", f"pytest ended with status {done.returncode}")

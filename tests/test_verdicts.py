@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A verdict that is kept hides no failure: whatever decides it, once it changes, has it asked for again."""
+
+import shutil
+
+import pytest
+from conftest import Fail, commit
+
+from testbed import util
+from testbed.machines import kernel
+from testbed.series import applied, topics, tree
+from testbed.suites import check, selftests, verdicts
+
+KTAP = "# ok 1 a case\nok 1 selftests: net: {}\n"
+
+
+@pytest.fixture
+def guests(filled, place, tmp_path, monkeypatch):
+    """judge() on guests that pass what they run; gives [(kernel, script)] of those that were booted."""
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + 'selftests = ["net"]\n')
+    (place / "topics/one/fails-on-base").write_text("fast.sh: a case\n")
+    tests, root, code = tmp_path / "installed", tmp_path / "root", tmp_path / "checkout"
+    for path, text in {
+        tests / "kselftest-list.txt": "net:fast.sh\nnet:slow.sh\n",
+        tests / "run_kselftest.sh": "the runner",
+        tests / "net/lib.sh": "a library",
+        tests / "net/fast.sh": ". ./lib.sh",
+        tests / "net/slow.sh": ". ./lib.sh",
+        root / "var/lib/dpkg/status": "Package: nfs-utils\nVersion: 1\n",
+        tmp_path / "base": "the base's kernel",
+        tmp_path / "patched": "a kernel",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    shutil.copytree(util.ROOT / "testbed/machines", code / "testbed/machines")
+    monkeypatch.setattr(selftests, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(selftests, "ROOT", code)
+    monkeypatch.setattr(selftests.guest, "root", lambda more: root)
+    booted = []
+
+    def boot(image, script, results, limit, kind, root):
+        name = results.name
+        booted.append((image.name, f"{name}.sh"))
+        results.mkdir(parents=True, exist_ok=True)
+        said = KTAP.format(f"{name}.sh")
+        (results / "ktap").write_text(said.replace("ok ", "not ok ") if image.name == "base" else said)
+
+    monkeypatch.setattr(selftests.boot, "boot", boot)
+
+    def judge(**settings):
+        booted.clear()
+        selftests.once_read.cache_clear()
+        tally = util.Tally()
+        images = {name: tmp_path / name for name in ("base", "patched")}
+        selftests.judge(tally, "sim", topics.series(), tests, images, **settings)
+        assert tally.passed and not tally.failed
+        return sorted(booted)
+
+    judge.tests, judge.root, judge.code, judge.place = tests, root, code, tmp_path
+    return judge
+
+
+ALL = [("base", "fast.sh"), ("patched", "fast.sh"), ("patched", "slow.sh")]
+
+
+def test_a_boot_is_made_once_and_on_the_base_only_for_what_has_to_fail_there(guests):
+    assert guests() == ALL and guests() == []
+
+
+@pytest.mark.parametrize(
+    "changed, again",
+    [
+        ("patched", [("patched", "fast.sh"), ("patched", "slow.sh")]),
+        ("base", [("base", "fast.sh")]),
+        ("installed/net/slow.sh", [("patched", "slow.sh")]),
+        ("installed/net/lib.sh", ALL),
+        ("installed/run_kselftest.sh", ALL),
+        ("root/var/lib/dpkg/status", ALL),
+        ("checkout/testbed/machines/uml.py", ALL),
+    ],
+)
+def test_what_a_boot_depends_on_has_it_made_again(guests, changed, again):
+    guests()
+    path = guests.place / changed
+    path.write_text(path.read_text() + "# a fault\n")
+    assert guests() == again and guests() == []
+
+
+def test_noise_and_the_topics_own_preparation_are_other_boots(guests, place):
+    guests()
+    assert guests(noise=1) == ALL
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + 'prepare = "echo 1 >/sys/x"\n')
+    assert guests() == ALL
+
+
+def test_who_names_a_script_sees_it_run(guests):
+    guests()
+    assert guests(only=["net/slow.sh"]) == [("base", "slow.sh"), ("patched", "slow.sh")]
+
+
+def test_a_failure_is_not_kept(guests, monkeypatch):
+    def boot(image, script, results, limit, kind, root):
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "ktap").write_text("# not ok 1 a case\nnot ok 1 selftests: net: slow.sh\n")
+
+    well = selftests.boot.boot
+    monkeypatch.setattr(selftests.boot, "boot", boot)
+    with pytest.raises(AssertionError):
+        guests(only=["net/slow.sh"])
+    monkeypatch.setattr(selftests.boot, "boot", well)
+    assert ("patched", "slow.sh") in guests()
+
+
+def test_all_are_asked_for_again_if_none_is_to_be_believed(guests, monkeypatch):
+    guests()
+    monkeypatch.setattr(verdicts.Settings, "fresh", True)
+    assert guests() == ALL
+
+
+def test_a_check_that_failed_is_made_again():
+    calls = []
+
+    def bad():
+        calls.append(1)
+        raise Fail("no")
+
+    for _ in range(2):
+        with pytest.raises(Fail):
+            verdicts.once(bad, "key")
+    verdicts.once(lambda: calls.append(1), "key")
+    verdicts.once(bad, "key")
+    assert len(calls) == 3
+
+
+@pytest.fixture
+def keys(filled, place, monkeypatch):
+    """A function: {patch: the key of what its objects are made of}."""
+    monkeypatch.setattr(kernel, "compiler", lambda: "gcc 12")
+
+    def found():
+        return {
+            step.name: check.depends(filled, step.commit, applied.touched(filled, step.commit))
+            for step in applied.steps(filled)
+        }
+
+    found.base = filled
+    return found
+
+
+def reworked(place, path, old, new, subject):
+    """The last topic's last patch, with a change more."""
+    there = tree.TREE / path
+    commit(tree.TREE, path, there.read_text().replace(old, new) if there.is_file() else new, subject)
+    tree.export()
+
+
+def test_an_objects_verdict_is_of_its_own_text_and_of_every_header(keys, place):
+    before = keys()
+    # Another C file at the end: nobody else's.
+    reworked(place, "net/other.c", "", "other\n", "NET: add another")
+    now = keys()
+    assert {name: now[name] for name in before} == before
+    # A header is everybody's from there on.
+    reworked(place, "include/net.h", "", "int x;\n", "NET: add a header")
+    reworked(place, "net/other.c", "other", "another", "NET: spell it")
+    last = keys()
+    assert {name: last[name] for name in now} == now
+    (name,) = [name for name in last if "spell-it" in name]
+    assert any("include/net.h" in str(part) for part in last[name])
+
+
+def test_a_changed_message_leaves_the_verdict_of_what_it_compiles(keys, place):
+    before = keys()
+    util.run("git", "commit", "--amend", "-q", "-m", "NET: add a file\n\nFor another reason.\n", cwd=tree.TREE)
+    tree.export()
+    assert list(keys().values()) == list(before.values())
+
+
+def test_options_and_the_testbeds_own_code_are_part_of_it(keys, place, monkeypatch, tmp_path):
+    asked = check.asked("sim")
+    config = place / "topics/one/one.config"
+    config.write_text("CONFIG_X=y\n")
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + 'config = "one.config"\n')
+    assert check.asked("sim") != asked and config in check.asked("sim")
+    assert all(check.CODE in key for key in keys().values())
