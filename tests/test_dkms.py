@@ -99,6 +99,48 @@ def test_half_a_patch_is_refused(packaged):
         dkms.dkms(packaged)
 
 
+UAPI = "include/uapi/linux/nfsd_netlink.h"
+
+
+def netlinked(ksrc, **users):
+    """A base whose netlink header has these users, and a series whose last patch changes it together with nfsd."""
+    commit(ksrc, UAPI, "/* uapi */\n", "uapi")
+    for name, line in users.items():
+        commit(ksrc, name.replace("__", "/") + ".c", line + "\n", name)
+    found = dataclasses.replace(base.from_tree(ksrc), name="Linux 7.3.4 (linux-source-7.3 7.3.4-1)", packaged=True)
+    tree.tree(found, force=True)
+    (tree.TREE / UAPI).write_text("/* more */\n")
+    commit(tree.TREE, "fs/nfsd/vfs.c", "/* more */\n", "NFSD: both")
+    tree.export()
+    return found
+
+
+def test_a_header_that_only_the_modules_include_is_the_packages_own(packaged, ksrc, tmp_path):
+    include = "#include <uapi/linux/nfsd_netlink.h>"
+    found = netlinked(ksrc, fs__nfsd__netlink=include, fs__nfsd__export=include.replace("uapi/", ""))
+    source = unpacked(dkms.dkms(found), tmp_path / "deb")
+    assert (source / UAPI).read_text() == "/* more */\n"
+    # Both names of it lead there before they lead to the kernel's headers.
+    order = re.findall(r"(?:-I|\$\()[\w$()/]+", (source / "Kbuild").read_text().partition("LINUXINCLUDE := ")[2])
+    mine = [f"-I$(KBUILD_EXTMOD)/{name}" for name in ("include", "include/uapi")]
+    assert [word for word in order if word in mine or word == "$(LINUXINCLUDE)"] == [*mine, "$(LINUXINCLUDE)"]
+
+
+def test_a_header_that_others_include_is_the_kernels(packaged, ksrc):
+    users = {"fs__nfsd__netlink": "#include <linux/nfsd_netlink.h>", "lib__nl": '# include "linux/nfsd_netlink.h"'}
+    found = netlinked(ksrc, **users)
+    with pytest.raises(Fail, match=f"changes the modules and {UAPI}, which is the kernel's own"):
+        dkms.dkms(found)
+
+
+def test_a_header_that_is_new_is_not_the_packages(packaged):
+    (tree.TREE / "include/linux").mkdir(parents=True, exist_ok=True)
+    (tree.TREE / "include/linux/new.h").write_text("/* new */\n")
+    commit(tree.TREE, "lib/lwq.c", "#include <linux/new.h>\n", "lwq: use it")
+    tree.export()
+    assert dkms.theirs(packaged, topics.series()) == set()
+
+
 def test_a_tree_of_the_users_own_is_refused(packaged, ksrc):
     with pytest.raises(Fail, match="make dkms is for Debian's own kernel.*unset KSRC"):
         dkms.dkms(base.from_tree(ksrc))

@@ -10,6 +10,7 @@ symbol that there is not, and is refused.
 import pathlib
 import re
 import tempfile
+from collections.abc import Collection
 
 from ..series import topics as store
 from ..series import tree
@@ -30,7 +31,7 @@ MODULES = {
     "nfsv4": "fs/nfs",
 }
 SOURCES = ("net/sunrpc/", "fs/lockd/", "fs/nfsd/", "fs/nfs/")
-# Headers that only these modules include: the package has the patched ones, and they are found first.
+# Headers of the RPC server: the package has the patched ones, and they are found first. See also theirs().
 HEADERS = (
     "include/linux/sunrpc/",
     "include/linux/lockd/",
@@ -44,7 +45,8 @@ EXPORTED = re.compile(r"^EXPORT_SYMBOL(?:_GPL)?\((svc_\w+)\);", re.M)
 KBUILD = """\
 # SPDX-License-Identifier: GPL-2.0
 # The package's headers are found before the kernel's.
-LINUXINCLUDE := -include $(KBUILD_EXTMOD)/include/renamed.h -I$(KBUILD_EXTMOD)/include $(LINUXINCLUDE)
+LINUXINCLUDE := -include $(KBUILD_EXTMOD)/include/renamed.h -I$(KBUILD_EXTMOD)/include \\
+\t-I$(KBUILD_EXTMOD)/include/uapi $(LINUXINCLUDE)
 obj-m := net/sunrpc/ fs/lockd/ fs/nfsd/ fs/nfs/
 """
 # Of the directories, what is not in MODULES stays the kernel's own.
@@ -110,20 +112,44 @@ def release(base: Base) -> str:
 
 
 def ours(path: str) -> bool:
-    """Whether a file of the kernel is in the package."""
+    """Whether a file of the kernel is in the package, wherever it is included."""
     return path.startswith((*SOURCES, *HEADERS))
 
 
-def sort(topics: list[Topic]) -> dict[str, list[str]]:
-    """{patch that the package cannot have: the files that are the kernel's own}.
+def changed(patch: pathlib.Path) -> list[str]:
+    """The files that a patch changes in a kernel that Debian builds."""
+    return [path for path in store.changes(patch) if not PROSE.search(path)]
+
+
+def theirs(base: Base, topics: list[Topic]) -> set[str]:
+    """The other headers that the series changes and the package may have: in the base only the modules include them.
+
+    A header that is new there may be for the kernel's own code, too. It is not in the package.
+    """
+    patches = [path for topic in topics for patch in topic.patches for path in changed(patch)]
+    headers = {path for path in patches if re.match(r"include/.*\.h$", path) and not ours(path)}
+    # The name it is included by.
+    names = {path: re.sub(r"^include/(uapi/)?", "", path) for path in headers}
+    if not names:
+        return set()
+    line = rf"^\s*#\s*include\s+[<\"](uapi/)?({'|'.join(map(re.escape, sorted(set(names.values()))))})[>\"]"
+    said = git(base.repo, "grep", "-E", line, base.commit, "--", "*.[chS]", ":!tools", ":!Documentation", check=False)
+    users = [found.split(":", 2)[1:] for found in said.stdout.splitlines()]
+    found = {path: [user for user, text in users if re.search(rf"\b{re.escape(name)}[>\"]", text)]
+             for path, name in names.items()}
+    return {path for path, files in found.items() if files and all(map(ours, files))}
+
+
+def sort(topics: list[Topic], more: Collection[str] = ()) -> dict[str, list[str]]:
+    """{patch that the package cannot have: the files that are the kernel's own}; `more` is what theirs() found.
 
     Fail for one that changes both them and the modules: half of a patch is another patch.
     """
     out: dict[str, list[str]] = {}
     for topic in topics:
         for patch in topic.patches:
-            files = [path for path in store.changes(patch) if not PROSE.search(path)]
-            kernels = [path for path in files if not ours(path)]
+            files = changed(patch)
+            kernels = [path for path in files if not ours(path) and path not in more]
             name = f"{topic.name}/{patch.name}"
             if kernels and len(kernels) < len(files):
                 raise Fail(
@@ -147,9 +173,10 @@ def renamed(where: pathlib.Path, suffix: str) -> str:
     )
 
 
-def source(base: Base, head: str, place: pathlib.Path, version: str) -> None:
+def source(base: Base, head: str, place: pathlib.Path, version: str, more: Collection[str]) -> None:
     """Write the sources as dkms wants them below /usr/src: `head` is the base with the series."""
-    headers = git(base.repo, "diff", "--name-only", "--diff-filter=d", base.commit, head, "--", *HEADERS).stdout.split()
+    wanted = (*HEADERS, *sorted(more))
+    headers = git(base.repo, "diff", "--name-only", "--diff-filter=d", base.commit, head, "--", *wanted).stdout.split()
     archive = place / "sources.tar"
     place.mkdir(parents=True)
     git(base.repo, "archive", "-o", archive, head, *(path.rstrip("/") for path in SOURCES), *headers)
@@ -177,13 +204,15 @@ def dkms(base: Base) -> pathlib.Path:
     kernel = release(base)
     topics = store.series()
     tree.check_exported()
-    left = sort(topics)
+    more = theirs(base, topics)
+    left = sort(topics, more)
     version = f"{kernel.split('+')[0]}+{digest(base.key, store.queue_digest(topics), pathlib.Path(__file__))[:8]}"
     made = BUILD / f"{NAME}-dkms_{version}_all.deb"
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as scratch, lock("source"):
         place = pathlib.Path(scratch)
         place.chmod(0o755)
-        source(base, tree.apply(base.repo, topics, base.commit), place / "usr/src" / f"{NAME}-{version}", version)
+        head = tree.apply(base.repo, topics, base.commit)
+        source(base, head, place / "usr/src" / f"{NAME}-{version}", version, more)
         words = {"name": NAME, "version": version, "kernel": kernel, "maintainer": tree.ADDRESS}
         scripts = place / "DEBIAN"
         scripts.mkdir()
