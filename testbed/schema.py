@@ -2,6 +2,7 @@
 """TOML files as checked data: whatever is wrong with one is said in a line, before anything is downloaded or built."""
 
 import difflib
+import json
 import pathlib
 import tomllib
 from typing import Any
@@ -33,6 +34,43 @@ def mapping(of: Schema) -> Schema:
 def shown(path: pathlib.Path) -> str:
     """A path as a person in the checkout would type it."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def text(path: pathlib.Path) -> str:
+    """A text file of the checkout."""
+    try:
+        return path.read_text()
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise Fail(f"{shown(path)}: not UTF-8: line {line} has the byte 0x{error.object[error.start]:02x}") from error
+
+
+def result(path: pathlib.Path, again: str) -> dict[str, Any]:
+    """A JSON file that a command of ours has written; `again` makes it anew."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise Fail(f"{shown(path)}: not JSON: {error}; `{again}` makes it anew") from error
+    if not isinstance(found, dict):
+        raise Fail(f"{shown(path)}: no table of JSON; `{again}` makes it anew")
+    return found
+
+
+def plain(data: dict[str, Any], schema: Schema, path: pathlib.Path) -> None:
+    """As check(), of a file of strings, lists of strings and tables of strings, without a package that may be missing.
+
+    It says of what type the values are, and no more.
+    """
+    if lacks := [name for name in schema["required"] if name not in data]:
+        raise Fail(f"{shown(path)}: lacks {', '.join(lacks)}")
+    for name, value in data.items():
+        kind = schema["properties"].get(name, {}).get("type", "string")
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        if not isinstance(value, {"string": str, "array": list, "object": dict}[kind]) or not all(
+            isinstance(one, str) for one in values
+        ):
+            wanted = {"string": "a string", "array": "a list of strings", "object": "a table of strings"}[kind]
+            raise Fail(f"{shown(path)}: {name}: {value!r} is not {wanted}")
 
 
 def parse(path: pathlib.Path) -> dict[str, Any]:

@@ -219,6 +219,54 @@ def test_a_bad_topic_toml_is_one_clear_line(filled, place, text, problem):
     assert "\n" not in str(fail.value)
 
 
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ('state = "draft"\nlists = []\n', "topic.toml: lacks title"),
+        ('title = "One"\nlists = []\n', "topic.toml: lacks state"),
+        (TOML.replace('"draft"', "3"), "topic.toml: state: 3 is not a string"),
+        (TOML + "config = 7\n", "topic.toml: config: 7 is not a string"),
+        (TOML + 'depends_on = "two"\n', "topic.toml: depends_on: 'two' is not a list of strings"),
+        (TOML + 'kunit = [1]\n', r"topic.toml: kunit: \[1\] is not a list of strings"),
+        (TOML + "guest = { a = 1 }\n", "topic.toml: guest: {'a': 1} is not a table of strings"),
+    ],
+)
+def test_without_a_package_for_it_a_bad_topic_toml_is_one_line_too(filled, place, text, problem):
+    (place / "topics/one/topic.toml").write_text(text)
+    with pytest.raises(Fail, match=problem) as fail:
+        topics.series(checked=False)
+    assert "\n" not in str(fail.value)
+
+
+@pytest.mark.parametrize("name", ["order", "one/patches/series", "one/patches/0000-cover-letter.patch"])
+def test_what_is_not_utf_8_is_one_line(filled, place, name):
+    path = place / "topics" / name
+    path.write_bytes((path.read_bytes() if path.is_file() else b"one\n") + b"# caf\xe9\n")
+    with pytest.raises(Fail, match=rf"topics/{name}: not UTF-8: line \d+ has the byte 0xe9") as fail:
+        topics.series()
+        print(topics.series()[0].patches, topics.series()[0].cover)
+    assert "\n" not in str(fail.value)
+
+
+@pytest.mark.parametrize("name", ["order", "one/patches/series"])
+def test_what_stands_in_a_list_twice_is_one_line(filled, place, name):
+    path = place / "topics" / name
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[0]]) + "\n")
+    with pytest.raises(Fail, match=f"topics/{name}: {lines[0]} stands there twice: remove one of the lines"):
+        print([topic.patches for topic in topics.series()])
+
+
+def test_a_new_topic_gets_its_line_in_the_order(filled, place):
+    (place / "topics/order").write_text("# first things first\none\ntwo\n")
+    topic(tree.TREE, "three")
+    commit(tree.TREE, "net/three.c", "new\n", "NET: three")
+    with pytest.raises(Fail, match=r"topics/order(?s:.*)topics/three"):
+        tree.check_exported()
+    tree.export()
+    assert (place / "topics/order").read_text() == "# first things first\none\ntwo\nthree\n"
+
+
 def test_a_directory_that_is_no_topic_is_refused(filled, place):
     (place / "topics/three").mkdir()
     with pytest.raises(Fail, match="topics/three/topic.toml: not found"):

@@ -9,6 +9,7 @@ import pathlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from .. import schema
 from ..machines import boot as machines
 from ..machines import guest, kernel, kinds
 from ..series import applied
@@ -153,4 +154,4 @@ def read(path: pathlib.Path) -> Result:
     """A result file: {kernel: [point, …]}, or what else the kind makes of a kernel."""
     if not path.is_file():
         raise Fail(f"{path}: no such result; `make bench` and `make record` write them")
-    return json.loads(path.read_text())
+    return schema.result(path, f"make record B={path.stem}")

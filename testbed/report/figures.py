@@ -7,7 +7,6 @@ explains the keys.
 """
 
 import dataclasses
-import json
 import pathlib
 import re
 import statistics
@@ -179,7 +178,7 @@ def recorded(topic: Topic, figure: dict[str, Any]) -> list[float]:
     """The numbers that a figure's kernel, point and field are, of each point or each repeat."""
     path = result(topic, figure)
     where = f"{schema.shown(path)}: {figure['kernel']}"
-    data = json.loads(path.read_text()).get(figure["kernel"])
+    data = schema.result(path, f"make record B={figure['result']}").get(figure["kernel"])
     if data is None:
         raise Fail(f"{where}: there is no such kernel in it")
     wanted = figure.get("at", {})

@@ -124,7 +124,7 @@ class Topic:
         listing = self.home / "patches" / "series"
         if not listing.is_file():
             raise Fail(f"{schema.shown(listing)}: not found; it lists the topic's patches in order, a name a line")
-        found = [self.home / "patches" / name for name in listed(listing)]
+        found = [self.home / "patches" / name for name in listed(listing, once=True)]
         for path in found:
             if not path.is_file():
                 raise Fail(
@@ -249,10 +249,13 @@ class Lane:
         return made
 
 
-def listed(path: pathlib.Path) -> list[str]:
-    """The lines of a file that say something; none if there is no such file."""
-    lines = path.read_text().splitlines() if path.is_file() else []
-    return [line for line in lines if line and not line.startswith("#")]
+def listed(path: pathlib.Path, once: bool = False) -> list[str]:
+    """The lines of a file that say something; none if there is no such file. once: none may stand there twice."""
+    lines = schema.text(path).splitlines() if path.is_file() else []
+    found = [line for line in lines if line and not line.startswith("#")]
+    if twice := [line for line in dict.fromkeys(found) if found.count(line) > 1] if once else []:
+        raise Fail(f"{schema.shown(path)}: {twice[0]} stands there twice: remove one of the lines")
+    return found
 
 
 def load(home: pathlib.Path, checked: bool = True) -> Topic:
@@ -263,8 +266,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     if not path.is_file():
         raise Fail(f"{schema.shown(path)}: not found; every directory of topics/ is a topic and says what it is there")
     data = schema.parse(path)
-    if checked:
-        schema.check(data, TOML, path)
+    (schema.check if checked else schema.plain)(data, TOML, path)
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
@@ -291,7 +293,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
 def everything(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
     """All topics of `where` (topics/) in order: those that its file `order` lists, then the others by name."""
     where = where or TOPICS
-    order = listed(where / "order")
+    order = listed(where / "order", once=True)
     homes = {home.name: home for home in sorted(where.iterdir()) if home.is_dir()} if where.is_dir() else {}
     for name in order:
         if name not in homes:
@@ -351,11 +353,11 @@ def read_cover(path: pathlib.Path) -> tuple[str, str]:
     """(subject, letter) of a cover letter: what stands between the header and the generated list of patches."""
     if not path.is_file():
         raise Fail(f"{schema.shown(path)}: every topic has a cover letter of this name")
-    return subject_of(path), path.read_text().partition("\n\n")[2].rpartition("\n---\n")[0].strip()
+    return subject_of(path), schema.text(path).partition("\n\n")[2].rpartition("\n---\n")[0].strip()
 
 
 def subject_of(path: pathlib.Path) -> str:
-    found = re.search(r"^Subject: \[PATCH\] (.+(?:\n .+)*)", path.read_text().partition("\n\n")[0], re.M)
+    found = re.search(r"^Subject: \[PATCH\] (.+(?:\n .+)*)", schema.text(path).partition("\n\n")[0], re.M)
     if not found:
         raise Fail(f"{schema.shown(path)}: has no line `Subject: [PATCH] …`")
     return found[1].replace("\n ", " ")

@@ -358,9 +358,16 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
 def write_order(names: Iterable[str]) -> None:
     """Bring topics/order up to date, unless it has the topics in this order already."""
     path = store.TOPICS / "order"
-    if [topic.name for topic in series()] != list(names):
+    if not in_order(names):
         comments = [line for line in path.read_text().splitlines() if line.startswith("#")] if path.is_file() else []
-        path.write_text("".join(f"{line}\n" for line in [*comments, *names]))
+        kept = [topic.name for topic in store.everything() if topic.parked]
+        path.write_text("".join(f"{line}\n" for line in [*comments, *names, *kept]))
+
+
+def in_order(names: Iterable[str]) -> bool:
+    """Whether topics/order has these topics, each in a line, in this order; parked ones may be anywhere."""
+    parked = [topic.name for topic in store.everything() if topic.parked]
+    return [name for name in store.listed(store.TOPICS / "order") if name not in parked] == list(names)
 
 
 def export() -> None:
@@ -440,7 +447,7 @@ def check_exported() -> None:
         with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
             new = pathlib.Path(place)
             names = list(write_patches(new))
-            differ = different(new, store.TOPICS) + ["order"] * (names != [topic.name for topic in series()])
+            differ = different(new, store.TOPICS) + ["order"] * (not in_order(names))
     if differ:
         raise Fail(
             f"{TREE.name}/ holds commits that topics/ does not; `make export` writes:\n"
