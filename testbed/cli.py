@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The testbed's command line; the Makefile is a thin alias for it. `python3 -m testbed COMMAND`."""
+"""The testbed's commands. `make COMMAND VARIABLE=value` is `python3 -m testbed COMMAND VARIABLE=value`."""
 
-import argparse
+import contextlib
+import dataclasses
+import os
 import pathlib
 import shutil
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+import textwrap
+import types
+from collections.abc import Callable, Sequence
 
 from . import gate, host
 from .experiments import experiment, results
@@ -16,70 +19,167 @@ from .machines.kinds import BOOTED, TESTED
 from .packages import deb, dkms
 from .report import documents
 from .report import figures as quoted
+from .schema import meant
 from .series import base, post, topics, tree
 from .suites import check, conformance, kunit, litmus, mutants
-from .util import BUILD, Fail, Tally, cache, lane, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, say
 
-Arguments = argparse.Namespace
-# What has a meaning in a lane (LTS=).
-LANE_COMMANDS = ("setup", "tree", "export", "check-exported", "series", "kernels", "deb", "test", "kunit", "shell",
-                 "gdb", "bench", "record", "results", "clean")
-COMMANDS: dict[str, tuple[Callable[[Arguments], int | None], list[tuple[tuple[str, ...], dict]]]] = {}
+# {variable in lower case: its value}
+Arguments = types.SimpleNamespace
+Function = Callable[[Arguments], int | None]
 
 
-CHECKOUTS = [
-    (
-        (f"--{suite.name}",),
-        {"default": "", "metavar": "DIRECTORY", "help": f"a built checkout of {suite.title} ({suite.variable}=)"},
-    )
-    for suite in conformance.SUITES
-]
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """What may stand behind a command as NAME=value."""
+
+    name: str
+    help: str
+    # What it may be; anything, if that is empty. Of numbers the value is one; of FLAG it is whether it is set.
+    choices: tuple[str, ...] | range = ()
+    default: str | int | bool = ""
+
+    def value(self, text: str) -> str | int | bool:
+        """What the text stands for, which a user gave."""
+        known = [str(choice) for choice in self.choices]
+        if not text:
+            raise Fail(f"{self.name}=: has no value; leave {self.name}= out, or say {self.help}")
+        if known and text not in known:
+            raise Fail(f"{self.name}={text}: not one of {', '.join(known)}{meant(text, known)}")
+        if self.choices == FLAG:
+            return True
+        return int(text) if isinstance(self.choices, range) else text
 
 
-def command(*options: tuple[tuple[str, ...], dict], name: str = "") -> Callable:
-    """Make a function a command of its own name, with these options; its docstring is the command's help."""
-    def register(function: Callable[[Arguments], int | None]) -> Callable[[Arguments], int | None]:
-        COMMANDS[name or function.__name__.replace("_", "-")] = (function, list(options))
+FLAG = ("1",)
+KSRC = Variable("KSRC", "a clean git tree of the kernel as the base, instead of Debian's linux-source")
+LTS = Variable("LTS", f"the lane for a long-term kernel: {', '.join(filter(None, base.PACKAGES))}")
+TOPIC = Variable("T", "a topic")
+TOPICS = Variable("T", "a topic, or several with commas between them")
+MACHINE = Variable("KIND", "the kind of machine", BOOTED, "sim")
+KERNEL = Variable("KERNEL", "which of the two kernels", ("base", "patched"), "patched")
+CHECKOUTS = tuple(Variable(suite.variable, f"a built checkout of {suite.title}") for suite in conformance.SUITES)
+EXPERIMENTS = (
+    Variable("B", "an experiment, or several with commas between them"),
+    Variable("T", "a topic: all its experiments; or several with commas between them"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """What `make NAME` does. The first line of the function's docstring is the command's help."""
+
+    name: str
+    function: Function
+    variables: tuple[Variable, ...]
+    example: str
+    # Whether it needs none of the Debian packages: then it does not wait for them.
+    bare: bool
+    # Commands that have this in common write the same files of build/, and wait for each other.
+    place: str
+
+    @property
+    def help(self) -> str:
+        return (self.function.__doc__ or "").partition("\n")[0]
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    *variables: Variable, name: str = "", example: str = "", bare: bool = False, place: str = ""
+) -> Callable[[Function], Function]:
+    """Make a function a command, of its own name unless another is given."""
+
+    def register(function: Function) -> Function:
+        named = name or function.__name__.replace("_", "-")
+        COMMANDS[named] = Command(named, function, variables, f"make {named} {example}".rstrip(), bare, place)
         return function
+
     return register
 
 
-def option(*names: str, **settings: Any) -> tuple[tuple[str, ...], dict]:
-    return names, settings
+def example(one: Command) -> str:
+    """A command's example, with a topic and an experiment that the README shows."""
+    shown = [(topic.name, name) for topic in topics.series(checked=False) for name in topic.readme]
+    topic, experiment = next(iter(shown), ("NAME", "NAME"))
+    return one.example.format(topic=topic, experiment=experiment)
 
 
-@command()
+def several(text: str) -> list[str]:
+    """The names that a variable's value has."""
+    return [name for name in text.split(",") if name]
+
+
+@command(name="help", bare=True)
+def show_help(_: Arguments) -> None:
+    """show the commands, their variables and an example of each"""
+    print("make COMMAND VARIABLE=value …; docs/reference.md has more of each.\n")
+    for one in COMMANDS.values():
+        given = "".join(f" {variable.name}=" for variable in one.variables)
+        print(f"{one.name}{given}")
+        print(textwrap.indent(textwrap.fill(one.help, 110), "    "))
+        if one.variables:
+            print(f"    $ {example(one)}")
+    print("\nThe variables:")
+    meanings: dict[str, dict[Variable, list[str]]] = {}
+    for one in COMMANDS.values():
+        for variable in one.variables:
+            meanings.setdefault(variable.name, {}).setdefault(variable, []).append(one.name)
+    for name, of in meanings.items():
+        for variable, commands in of.items():
+            choices = "" if variable.choices in ((), FLAG) else f": {', '.join(map(str, variable.choices))}"
+            where = f" ({', '.join(commands)})" if len(of) > 1 else ""
+            print(f"    {name + '=':<10}{variable.help}{choices}{where}")
+
+
+@command(bare=True)
 def setup(_: Arguments) -> None:
     """install the Debian packages that are missing"""
     host.setup()
 
 
-@command(option("--force", action="store_true", help="make it anew; what it held is kept on a branch"), name="tree")
+@command(
+    Variable("FORCE", "1: make it anew; what it held is kept on a branch", FLAG, False),
+    KSRC,
+    LTS,
+    name="tree",
+    example="LTS=6.12",
+)
 def make_tree(args: Arguments) -> None:
     """materialise base and patches as a git tree to work in"""
     tree.tree(base.find(), force=args.force)
 
 
-@command()
+@command(LTS, bare=True)
 def export(_: Arguments) -> None:
     """write the tree's commits back as patches"""
     tree.export()
     documents.splice()
 
 
-@command()
-def series(_: Arguments) -> None:
-    """print the paths of all patches, in order"""
+@command(TOPICS, LTS, example="T={topic}", bare=True)
+def series(args: Arguments) -> None:
+    """print the paths of all patches in order, or those of a topic behind those of what it depends on"""
     # Whoever only wants to apply the patches need not install anything.
-    print("\n".join(str(patch) for topic in topics.series(checked=False) for patch in topic.patches))
+    found = topics.series(checked=False)
+    found = topics.closure(found, *several(args.t)) if args.t else found
+    print("\n".join(str(patch) for topic in found for patch in topic.patches))
 
 
-@command(option("topic"), option("version"), option("--to", help="the directory; build/post/TOPIC-vN"),
-         option("--previous", help="the git ref that holds the version before; posted/TOPIC-vN"), name="post")
+@command(
+    TOPIC,
+    Variable("V", "the number of the version: 1 is the first posting"),
+    Variable("TO", "the directory to write to, instead of build/post/TOPIC-vN"),
+    Variable("PREVIOUS", "the git ref that holds the version before, instead of posted/TOPIC-vN"),
+    KSRC,
+    name="post",
+    example="T={topic} V=1",
+)
 def make_post(args: Arguments) -> None:
     """write a topic as the messages that would be mailed; nothing is sent"""
-    post.check(args.topic, args.version)
-    post.post(base.find(), args.topic, args.version, args.to, args.previous)
+    post.check(args.t, args.v)
+    post.post(base.find(), args.t, args.v, args.to, args.previous)
 
 
 @command(name="dkms")
@@ -88,39 +188,48 @@ def make_dkms(_: Arguments) -> None:
     dkms.dkms(base.find())
 
 
-@command(option("--lsmod", type=pathlib.Path, metavar="FILE",
-                help="what lsmod says on the server: no other modules are built (LSMOD=)"), name="deb")
+@command(
+    Variable("LSMOD", "a file with what lsmod says on the server: no other modules are built"),
+    KSRC,
+    LTS,
+    name="deb",
+    example="LSMOD=server.lsmod",
+)
 def make_deb(args: Arguments) -> None:
     """the patched kernel as Debian packages, configured as Debian's own"""
-    loaded = deb.loaded(args.lsmod) if args.lsmod else ""
+    loaded = deb.loaded(pathlib.Path(args.lsmod)) if args.lsmod else ""
     host.setup(host.DEB)
     made = deb.deb(base.find(), loaded)
     say(f"Linux {made.release}: `apt install {' '.join(map(str, made.files))}` on the server, then boot it")
 
 
-@command()
+@command(LTS, bare=True)
 def check_exported(_: Arguments) -> None:
     """say whether tree/ holds what topics/ does not; fast"""
     tree.check_exported()
 
 
-@command(name="check")
-def check_series(_: Arguments) -> int:
-    """look at the series as its maintainers would"""
+@command(TOPICS, KSRC, LTS, name="check", example="T={topic}")
+def check_series(args: Arguments) -> int:
+    """look at the patches, all or a topic's, as their maintainers would"""
     tally = Tally()
-    tally.run("tree/ holds nothing that topics/ does not", tree.check_exported)
-    check.check(base.find(), tally)
+    wanted = [topic for topic in topics.series() if topic.name in several(args.t)]
+    tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
+    if lane():
+        check.applies(base.find(), tally)
+    else:
+        check.check(base.find(), tally, wanted or None)
     return tally.close()
 
 
-@command(option("--kind", choices=BOOTED, default="sim", help="the machine they are for"))
+@command(MACHINE, KSRC, LTS, example="KIND=smp")
 def kernels(args: Arguments) -> None:
     """build base and patched"""
     for name, path in kernel.kernels(base.find(), kernel.flavour(args.kind)).items():
         say(f"{name}: {path}")
 
 
-@command()
+@command(KSRC, place="results")
 def demo(_: Arguments) -> None:
     """what the README shows, measured here: figures, table and picture"""
     for name in experiment.shown():
@@ -128,31 +237,28 @@ def demo(_: Arguments) -> None:
             documents.show(done, 1)
 
 
-NAMES = option("names", nargs="*", metavar="EXPERIMENT", help="NAME or NAME,NAME; all, if none is named")
-
-
-@command(NAMES)
+@command(*EXPERIMENTS, KSRC, LTS, example="B={experiment}", place="results")
 def bench(args: Arguments) -> None:
     """run experiments, and print a table of each"""
-    for done in results.measured(args.names):
+    for done in results.measured(several(args.b), several(args.t)):
         documents.show(done)
 
 
-@command(NAMES)
+@command(*EXPERIMENTS, KSRC, LTS, example="B={experiment}", place="results")
 def record(args: Arguments) -> None:
     """run experiments, and keep their results, with where they came from, in topics/ and in the README"""
-    for done in results.measured(args.names):
+    for done in results.measured(several(args.b), several(args.t)):
         documents.show(done)
         documents.record(done)
 
 
-@command(name="results")
-def judge_results(_: Arguments) -> None:
+@command(*EXPERIMENTS, LTS, name="results", example="T={topic}")
+def judge_results(args: Arguments) -> None:
     """say of each recorded result whether it is of today's series"""
-    results.results()
+    results.results(several(args.b), several(args.t))
 
 
-@command(option("--write", action="store_true", help="put the recorded numbers into the documents"), name="figures")
+@command(Variable("WRITE", "1: put the recorded numbers in", FLAG, False), name="figures", example="WRITE=1")
 def check_figures(args: Arguments) -> int:
     """say which figures of the README and the cover letters are not as recorded"""
     if args.write:
@@ -164,60 +270,58 @@ def check_figures(args: Arguments) -> int:
     return tally.close()
 
 
-MACHINE = option("--kind", choices=TESTED, default="sim", help="the kind of machine (KIND=)")
-KERNEL = option("--kernel", choices=("base", "patched"), default="patched", help="which of the two (KERNEL=)")
-TOPIC = option("--topic", default="", metavar="TOPIC", help="whose options and server, not the first topics' (T=)")
-
-
-@command(MACHINE, option("--only", default="", metavar="TOPIC|SCRIPT",
-                         help="a topic's KUnit and selftests, or one selftest (T=)"),
-         option("--noise", type=int, choices=range(1, 10), default=0, metavar="1..9",
-                help="run the selftests in a guest that was disturbed, each number in another way (NOISE=)"),
-         option("--mode", default="", help="run the selftests in a mode that a topic has (MODE=)"))
+@command(
+    dataclasses.replace(MACHINE, choices=TESTED),
+    Variable("T", "a topic's KUnit and selftests, or one selftest"),
+    Variable("NOISE", "run the selftests in a guest that was disturbed, each number in another way", range(1, 10), 0),
+    Variable("MODE", "run the selftests in a mode that a topic has"),
+    KSRC,
+    LTS,
+    example="T={topic}",
+    place="test",
+)
 def test(args: Arguments) -> int:
     """the gate: what has to hold of every change; ends with "N passed, N failed\""""
-    if args.only or args.kind != "sim" or args.noise or args.mode:
-        return gate.some(args.kind, args.only, args.noise, args.mode)
+    if args.t or args.kind != "sim" or args.noise or args.mode:
+        return gate.some(args.kind, args.t, args.noise, args.mode)
     return gate.gate().close(BUILD / "junit.xml")
 
 
-@command(*CHECKOUTS, name="test-all")
+@command(*CHECKOUTS, KSRC, name="test-all", example="PYNFS=/path/to/pynfs", place="test")
 def test_all(args: Arguments) -> int:
     """all that can be tested, with nothing taken from what was judged before; most of a day"""
     return gate.everything({suite.name: getattr(args, suite.name) for suite in conformance.SUITES})
 
 
 @command(
-    option("only", metavar="SUITE", help="a glob of KUnit suites' names (S=)"),
-    option(
-        "--cpus",
-        type=int,
-        choices=range(1, kunit.MOST_CPUS + 1),
-        default=1,
-        help="how many CPUs the kernel has (CPUS=)",
-    ),
+    Variable("S", "a pattern of KUnit suites' names", default="*"),
+    Variable("CPUS", "how many CPUs the kernel has", range(1, kunit.MOST_CPUS + 1), 1),
+    KSRC,
+    LTS,
     name="kunit",
+    example="S='nfsd*' CPUS=2",
+    place="test",
 )
 def kunit_suites(args: Arguments) -> int:
     """run the KUnit suites of a name"""
     tally = Tally()
-    kunit.kunit(base.find(), tally, only=args.only, cpus=args.cpus)
+    kunit.kunit(base.find(), tally, only=args.s, cpus=args.cpus)
     return tally.close()
 
 
-@command(option("--kind", choices=BOOTED, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+@command(MACHINE, KERNEL, TOPIC, KSRC, LTS, example="KERNEL=base", place="shell")
 def shell(args: Arguments) -> None:
     """a guest with a terminal, its server up and the selftests at hand"""
-    machine.shell(base.find(), args.topic, args.kind, args.kernel)
+    machine.shell(base.find(), args.t, args.kind, args.kernel)
 
 
-@command(option("--kind", choices=BOOTED, default="sim", help="the kind of machine (KIND=)"), KERNEL, TOPIC)
+@command(MACHINE, KERNEL, TOPIC, KSRC, LTS, example="KIND=debug", place="shell")
 def gdb(args: Arguments) -> None:
     """User-mode Linux under gdb"""
-    machine.gdb(base.find(), args.topic, args.kind, args.kernel)
+    machine.gdb(base.find(), args.t, args.kind, args.kernel)
 
 
-@command(name="litmus")
+@command(KSRC, name="litmus")
 def litmus_tests(_: Arguments) -> int:
     """judge every litmus test of the series by herd7 on the kernel's memory model"""
     tally = Tally()
@@ -225,18 +329,29 @@ def litmus_tests(_: Arguments) -> int:
     return tally.close()
 
 
-@command(option("names", nargs="*", metavar="TOPIC"),
-         option("--new", action="store_true", help="only those that mutants/noticed does not have (NEW=1)"),
-         name="mutants")
+@command(
+    TOPICS,
+    Variable("NEW", "1: only those that mutants/noticed does not have", FLAG, False),
+    KSRC,
+    name="mutants",
+    example="T={topic} NEW=1",
+    place="mutants",
+)
 def faults(args: Arguments) -> int:
     """put one fault after the other into the kernel; a test has to notice each"""
     tally = Tally()
-    mutants.mutants(base.find(), tally, args.names, args.new)
+    mutants.mutants(base.find(), tally, several(args.t), args.new)
     return tally.close()
 
 
-@command(*CHECKOUTS, option("--record", action="store_true", help="keep what came of base as the baseline (RECORD=1)"),
-         name="conformance")
+@command(
+    *CHECKOUTS,
+    Variable("RECORD", "1: keep what came of base as the baseline", FLAG, False),
+    KSRC,
+    name="conformance",
+    example="PYNFS=/path/to/pynfs",
+    place="conformance",
+)
 def conform(args: Arguments) -> int:
     """run suites of others (pynfs, Connectathon, LTP, fstests) on base and patched; only a new failure fails"""
     tally = Tally()
@@ -246,34 +361,66 @@ def conform(args: Arguments) -> int:
     return tally.close()
 
 
-@command()
+@command(LTS, bare=True)
 def clean(_: Arguments) -> None:
     """remove build/"""
     shutil.rmtree(BUILD, ignore_errors=True)
     say(f"build/ is gone; tree/ (your work) and the cache (safe to delete: {cache()}) are left")
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+def parse(words: Sequence[str]) -> tuple[Command, Arguments]:
+    """The command that the words of a command line name, and its variables; Fail in the user's own words.
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"testbed: {message}\n")
+    What of a command's variables the words do not have is taken from the environment, as make does.
+    """
+    name = words[0] if words else "help"
+    if name not in COMMANDS:
+        raise Fail(f"there is no command {name}{meant(name, COMMANDS)}; there are: {', '.join(COMMANDS)}")
+    found, known = COMMANDS[name], {variable.name: variable for variable in COMMANDS[name].variables}
+    given = {variable: os.environ[variable] for variable in known if os.environ.get(variable)}
+    for word in words[1:]:
+        variable, equals, value = word.partition("=")
+        if not equals:
+            raise Fail(f"make {name}: {word}: not of the form VARIABLE=value; {offered(found)}")
+        if variable == LTS.name and variable not in known:
+            raise Fail(of_the_series(found))
+        if variable not in known:
+            raise Fail(f"make {name}: there is no {variable}= here{meant(variable, known)}; {offered(found)}")
+        given[variable] = value
+    if lane() and LTS.name not in known and not found.bare:
+        raise Fail(of_the_series(found))
+    values = {key: one.value(given[key]) if key in given else one.default for key, one in known.items()}
+    # Before a base is looked for: a topic that there is not.
+    for topic in several(str(values["T"])) if {TOPIC, TOPICS, EXPERIMENTS[1]} & set(found.variables) else ():
+        topics.named(topics.series(checked=False), topic)
+    return found, Arguments(**{key.lower(): value for key, value in values.items()})
+
+
+def offered(found: Command) -> str:
+    """The variables that a command has."""
+    names = [f"{variable.name}=" for variable in found.variables]
+    return f"there {'are' if len(names) > 1 else 'is'}: {', '.join(names)}" if names else "it has no variable"
+
+
+def of_the_series(found: Command) -> str:
+    have = [one.name for one in COMMANDS.values() if LTS in one.variables]
+    return f"{found.name} is for the series itself; with LTS= there are: {', '.join(have)}"
+
+
+def alone(found: Command, args: Arguments) -> contextlib.AbstractContextManager[None]:
+    """Wait for another command that writes the same files of build/; those of another kind of machine are others."""
+    what = f"{found.place}-{getattr(args, 'kind', 'sim')}"
+    return lock(f"{what}-{digest(str(BUILD))}", f"{what} of {BUILD.relative_to(ROOT)}/")
 
 
 def main() -> None:
-    parser = Parser(prog="testbed", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, (function, options) in COMMANDS.items():
-        one = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
-        one.set_defaults(function=function, command=name)
-        for names, settings in options:
-            one.add_argument(*names, **settings)
-    args = parser.parse_args()
     try:
+        found, args = parse(sys.argv[1:])
         base.package()  # a lane that there is not is said before anything is done
-        if lane() and args.command not in LANE_COMMANDS:
-            raise Fail(f"{args.command} is for the series itself; with LTS= there are: {', '.join(LANE_COMMANDS)}")
-        sys.exit(args.function(args))
+        if not found.bare:
+            host.setup()
+        with alone(found, args) if found.place else contextlib.nullcontext():
+            sys.exit(found.function(args))
     except Fail as fail:
         sys.exit(f"testbed: {fail}")
     except KeyboardInterrupt:

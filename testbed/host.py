@@ -5,7 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from .util import Fail, cache, lock, run, say, whole
 
@@ -56,9 +56,11 @@ DEB = {
 }
 
 
-def installed(package: str) -> bool:
-    done = run("dpkg-query", "-W", "-f", "${Status}", package, check=False)
-    return done.returncode == 0 and done.stdout.strip().endswith("ok installed")
+def missing(wanted: Iterable[str]) -> list[str]:
+    """Those packages that are not installed."""
+    said = run("dpkg-query", "-W", "-f", "${Package} ${Status}\\n", *wanted, check=False).stdout
+    have = {line.split()[0] for line in said.splitlines() if line.endswith(" ok installed")}
+    return [name for name in wanted if name not in have]
 
 
 def as_root(*argv: str) -> None:
@@ -82,11 +84,10 @@ def setup(wanted: Mapping[str, str] = PACKAGES) -> None:
             "this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
             "these packages hold and put the programs on PATH: " + " ".join(wanted)
         )
-    missing = [name for name in wanted if not installed(name)]
-    if missing:
-        say("installing " + ", ".join(f"{name} ({wanted[name]})" for name in missing))
+    if absent := missing(wanted):
+        say("installing " + ", ".join(f"{name} ({wanted[name]})" for name in absent))
         as_root("apt-get", "update", "-q")
-        as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *missing)
+        as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *absent)
 
 
 def from_pip(name: str, version: str) -> pathlib.Path:

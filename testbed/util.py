@@ -38,7 +38,12 @@ def cache() -> pathlib.Path:
     """The directory of everything that can be made again: outside git, keyed by what made it, safe to delete."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     path = pathlib.Path(home) / "knfsd-queue"
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Fail(
+            f"{path}: cannot be made: {error.strerror}: set XDG_CACHE_HOME to a directory that you may write to"
+        ) from error
     return path
 
 
@@ -118,11 +123,11 @@ def locking(name: str) -> Iterator[tuple[TextIO, bool]]:
 
 
 @contextlib.contextmanager
-def lock(name: str) -> Iterator[None]:
-    """One process at a time works on what `name` stands for; a second one waits and says so."""
+def lock(name: str, what: str = "") -> Iterator[None]:
+    """One process at a time works on what `name` stands for, or `what` in words; a second one waits and says so."""
     with locking(name) as (handle, mine):
         if not mine:
-            say(f"waiting for another process that works on {name}")
+            say(f"waiting for another process that works on {what or name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         HELD.append(handle.fileno())
         try:

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from testbed import util  # noqa: E402
+from testbed import cli, util  # noqa: E402
 from testbed.series import base, topics, tree  # noqa: E402
 
 MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
@@ -17,8 +17,11 @@ MAKEFILE = "VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("KSRC", raising=False)
-    monkeypatch.delenv("LTS", raising=False)
+    for name in {variable.name for one in cli.COMMANDS.values() for variable in one.variables}:
+        monkeypatch.delenv(name, raising=False)
+    # Of a `make` that runs these tests: a `make` below it would take them for its own.
+    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def test_a_list_of_modules_that_cannot_be_right_is_one_line(tmp_path, text, said
     path = tmp_path / "server.lsmod"
     if text is not None:
         path.write_text(text)
-    words = [sys.executable, "-m", "testbed", "deb", "--lsmod", str(path)]
+    words = [sys.executable, "-m", "testbed", "deb", f"LSMOD={path}"]
     done = subprocess.run(words, cwd=util.ROOT, text=True, capture_output=True)
     assert done.returncode == 1 and done.stderr.startswith(f"testbed: LSMOD={path}: {said}")
     assert done.stderr.count("\n") == 1

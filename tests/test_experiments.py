@@ -342,8 +342,14 @@ def test_a_topic_names_experiments_there_are(write, key):
 
 
 def test_names_may_be_joined_by_commas_and_none_means_all():
-    assert experiment.names(["a,b", "c", "a"]) == ["a", "b", "c"]
-    assert experiment.names([]) == sorted(experiment.everywhere())
+    assert experiment.names(["a", "b", "c", "a"]) == ["a", "b", "c"]
+    assert experiment.names() == sorted(experiment.everywhere())
+    have = experiment.everywhere()
+    some = next(iter(have.values()))[0].name
+    assert set(experiment.names(topics=[some])) == {name for name, (topic, _) in have.items() if topic.name == some}
+    none = next(topic.name for topic in topics.series() if topic not in [of for of, _ in have.values()])
+    with pytest.raises(Fail, match=f"T={none}: topics/{none}/experiments/ has no experiment"):
+        experiment.names(topics=[none])
 
 
 def test_every_experiment_of_the_repository_is_right():

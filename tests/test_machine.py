@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 from conftest import Fail
 
-from testbed import util
+from testbed import cli, util
 from testbed.machines import boot, guest, kernel, kinds
 from testbed.series import base, topics
 from testbed.suites import selftests as suites
@@ -245,6 +246,30 @@ def test_a_script_is_left_out_only_where_there_is_such_a_machine(filled, place):
     (place / "topics/one/left-out").write_text("lts-6.12,sim slow.sh it is slow\nsmi fast.sh mistyped\n")
     with pytest.raises(Fail, match=r"topics/one/left-out: smi: not one of sim, debug, x86, "):
         suites.left_out(topics.series(), "x86")
+
+
+def test_a_line_that_gives_no_reason_is_one_line(filled, place):
+    (place / "topics/one/left-out").write_text("sim\n")
+    with pytest.raises(Fail, match='topics/one/left-out: "sim": a line says where, which script, why: sim,x86 '):
+        suites.left_out(topics.series(), "sim")
+
+
+def test_a_cache_that_cannot_be_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file/below"))
+    with pytest.raises(Fail, match="file/below/knfsd-queue: cannot be made: Not a directory: set XDG_CACHE_HOME to"):
+        util.cache()
+
+
+def test_two_commands_that_write_the_same_files_wait_for_each_other(tmp_path):
+    """And those of other kinds of machine do not: what they write has other names."""
+    program = "import sys; from testbed import cli, util; cli.gate.some = lambda *given: print(given[0], flush=True)"
+    ask = [sys.executable, "-c", f"{program}; cli.main()", "test"]
+    with cli.alone(cli.COMMANDS["test"], types.SimpleNamespace(kind="debug")):
+        other = subprocess.Popen([*ask, "KIND=debug"], cwd=util.ROOT, stdout=subprocess.PIPE, text=True)
+        assert other.stdout.readline() == "==> waiting for another process that works on test-debug of build/\n"
+        util.run(*ask, "KIND=x86", cwd=util.ROOT)
+    assert other.stdout.readline() == "debug\n" and other.wait() == 0
 
 
 def test_what_is_left_out_need_not_fail_on_base(filled, place):

@@ -231,8 +231,9 @@ def made_up(checkout):
     return checkout
 
 
-def test_nothing_else_was_added(made_up):
-    assert sorted(path.name for path in (made_up.work / "topics").iterdir()) == ["made-up"]
+def test_nothing_else_was_added_but_its_line_in_the_order(made_up):
+    assert sorted(path.name for path in (made_up.work / "topics").iterdir()) == ["made-up", "order"]
+    assert (made_up.work / "topics/order").read_text() == "made-up\n"
 
 
 def test_series_lists_its_patches(made_up):
@@ -257,21 +258,27 @@ def test_its_patches_are_checked(made_up):
 
 
 def test_its_mutant_is_judged_by_its_kunit_suite(made_up):
-    said = made_up("mutants", "made-up")
+    said = made_up("mutants", "T=made-up")
     assert "ok   made-up/01-no-driver" in said and "MADE_UP_KUNIT" in said
 
 
 def test_it_can_be_mailed(made_up):
-    made_up("post", "made-up", "1")
+    made_up("post", "T=made-up", "V=1")
     (cover,) = (made_up.work / "build/post/made-up-v1").glob("*cover-letter*")
     assert "[PATCH v1 0/3] drivers: make something up" in cover.read_text().replace("[PATCH 0/3]", "[PATCH v1 0/3]")
 
 
 def test_its_experiment_is_measured_and_recorded(made_up):
-    assert "I/O a second" in made_up("bench", "speed")
-    made_up("record", "speed")
+    assert "I/O a second" in made_up("bench", "B=speed")
+    made_up("record", "T=made-up")
     result = json.loads((made_up.work / "topics/made-up/results/speed.json").read_text())
     assert [point["iops"] for point in result["patched"]] == [200, 400] and [
         point["iops"] for point in result["base"]
     ] == [100, 200]
-    assert "speed: of today's series" in made_up("results")
+    assert "speed: of today's series" in made_up("results", "T=made-up")
+
+
+def test_what_is_built_can_be_cleaned(made_up):
+    made_up("kernels")
+    made_up("clean")
+    assert not (made_up.work / "build").exists() and (made_up.work / "tree/.git").is_dir()

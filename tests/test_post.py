@@ -326,5 +326,5 @@ def test_a_patch_that_does_not_apply_is_named_and_nothing_is_left(mailed, ksrc, 
 
 
 def test_the_command_says_one_line():
-    done = util.run(sys.executable, "-m", "testbed", "post", "nothing", "1", cwd=util.ROOT, check=False)
+    done = util.run(sys.executable, "-m", "testbed", "post", "T=nothing", "V=1", cwd=util.ROOT, check=False)
     assert done.returncode and "testbed: there is no topic nothing; there are: " in done.stdout

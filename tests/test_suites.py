@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import MAKEFILE, Fail, commit
+from conftest import MAKEFILE, Fail, commit, topic
 
 from testbed import util
 from testbed.machines import shell
@@ -43,7 +43,22 @@ def test_a_name_is_a_script_or_a_topic(tested):
     assert selftests.named("fast.sh", "sim") == ([], ["net/fast.sh"])
     of, scripts = selftests.named("two", "sim")
     assert [topic.name for topic in of] == ["two"] and scripts == ["net/slow.sh"]
-    assert selftests.named("two", "x86")[1] == []
+
+
+def test_a_topic_with_nothing_to_run_says_why(tested, place):
+    with pytest.raises(Fail, match="T=two: all its selftests are left out here: slow.sh: it is slow"):
+        selftests.named("two", "x86")
+    topic(tree.TREE, "three", "Why.\n\nStands on: the base alone\n")
+    commit(tree.TREE, "tools/testing/selftests/nobody/new.sh", SCRIPT, "selftests: of no topic's directory")
+    tree.export()
+    said = "T=three: it has no tests of its own: its topic.toml names no `kunit` that runs here"
+    with pytest.raises(Fail, match=said):
+        selftests.named("three", "sim")
+    toml = place / "topics/two/topic.toml"
+    toml.write_text(toml.read_text().replace("[]", '["three"]').replace('["one"]', '["one", "three"]'))
+    (place / "topics/order").write_text("one\nthree\ntwo\n")
+    with pytest.raises(Fail, match="these depend on it, and may test it: two"):
+        selftests.named("three", "sim")
 
 
 @pytest.mark.parametrize(
@@ -63,11 +78,24 @@ def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["test", "--kind", "arm"], "invalid choice: 'arm' (choose from 'sim', 'debug', 'x86', 'debian', 'deb')"),
-        (["shell", "--kind", "arm"], "invalid choice: 'arm'"),
-        (["shell", "--kernel", "mine"], "invalid choice: 'mine' (choose from 'base', 'patched')"),
-        (["test", "--noise", "0"], "invalid choice: 0"),
-        (["kunit"], "the following arguments are required: SUITE"),
+        (["test", "KIND=arm"], "KIND=arm: not one of sim, debug, x86, debian, deb"),
+        (["shell", "KIND=x68"], "KIND=x68: not one of sim, smp, debug, x86 (meant: x86?)"),
+        (["shell", "KERNEL=mine"], "KERNEL=mine: not one of base, patched"),
+        (["test", "NOISE=0"], "NOISE=0: not one of 1, 2"),
+        (["test", "T="], "T=: has no value; leave T= out, or say a topic's KUnit and selftests"),
+        (["test", "TOPIC=lwq"], "make test: there is no TOPIC= here; there are: KIND=, T=, NOISE=, MODE=, KSRC=, LTS="),
+        (["post", "TOPIC=lwq"], "there is no TOPIC= here; there are: T=, V=, TO=, PREVIOUS=, KSRC="),
+        (["dkms", "T=lwq"], "make dkms: there is no T= here; it has no variable"),
+        (["setup", "T=lwq"], "make setup: there is no T= here; it has no variable"),
+        (["mutants", "NEW=yes"], "NEW=yes: not one of 1"),
+        (["check", "lwq"], "make check: lwq: not of the form VARIABLE=value; there are: T=, KSRC=, LTS="),
+        (["check", "T=lqw"], "there is no topic lqw; there are: "),
+        (["series", "T=lqw"], "there is no topic lqw; there are: "),
+        (["mutants", "T=lqw"], "there is no topic lqw; there are: "),
+        (["bench", "T=lqw"], "there is no topic lqw; there are: "),
+        (["bench", "B=flor"], "there is no experiment flor"),
+        (["record", "B=floor", "T=lwq"], "B= names experiments, and T= all of a topic: give one of the two"),
+        (["tset"], "there is no command tset (meant: test?); there are: help, setup, tree, "),
     ],
 )
 def test_a_bad_option_is_one_line(words, said):

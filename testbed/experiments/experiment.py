@@ -27,6 +27,7 @@ import json
 import pathlib
 import pkgutil
 import re
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -215,10 +216,17 @@ def place(name: str) -> tuple[Topic, pathlib.Path]:
     return have[name]
 
 
-def names(asked: list[str]) -> list[str]:
-    """The experiments asked for, each as NAME or NAME,NAME; all of them if none is."""
-    found = [name for word in asked for name in word.split(",") if name]
-    return list(dict.fromkeys(found)) or sorted(everywhere())
+def names(asked: Sequence[str] = (), topics: Sequence[str] = ()) -> list[str]:
+    """The experiments that B= names, or those of the topics that T= names; all of them if neither names any."""
+    have = everywhere()
+    if asked and topics:
+        raise Fail("B= names experiments, and T= all of a topic: give one of the two")
+    for name in topics:
+        topic = store.named(store.series(), name)
+        if topic not in [of for of, _ in have.values()]:
+            raise Fail(f"T={name}: topics/{name}/experiments/ has no experiment")
+    of_topics = [name for name, (topic, _) in have.items() if topic.name in topics]
+    return list(dict.fromkeys(asked)) or of_topics or sorted(have)
 
 
 def merged(path: pathlib.Path, seen: tuple[pathlib.Path, ...] = ()) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..machines import guest
 from ..series import base as bases
@@ -25,18 +25,21 @@ class Measured:
     origin: origin.Origin
 
 
-def asked(names: list[str]) -> list[Experiment]:
-    """The experiments named, or all, each checked; and so is every other, before anything is downloaded or built."""
-    wanted = experiments.names(names)
+def asked(names: Sequence[str], of: Sequence[str] = ()) -> list[Experiment]:
+    """The experiments named, or of the topics named, or all; each is checked, and so is every other.
+
+    That is before anything is downloaded or built.
+    """
+    wanted = experiments.names(names, of)
     for name in wanted:
         experiments.place(name)
     every = {one.name: one for one in experiments.all_of_them()}
     return [every[name] for name in wanted]
 
 
-def measured(names: list[str]) -> Iterator[Measured]:
+def measured(names: Sequence[str], of: Sequence[str] = ()) -> Iterator[Measured]:
     """Run experiments, one when the one before has been looked at."""
-    wanted = asked(names)
+    wanted = asked(names, of)
     base = bases.find()
     for experiment in wanted:
         # A result is of the series as it was when its kernels were built
@@ -55,9 +58,9 @@ def compare(done: Measured) -> None:
     say(f"{path.name}: differs from the recorded result (diff {recorded} {path}), which is {judged}")
 
 
-def results() -> None:
-    """Of each experiment, whether its recorded result is of today's series."""
-    every = experiments.all_of_them()
+def results(names: Sequence[str] = (), of: Sequence[str] = ()) -> None:
+    """Of each experiment asked for, whether its recorded result is of today's series."""
+    every = asked(names, of)
     base, width = origin.present(), max((len(one.name) for one in every), default=0)
     if not base:
         say("no base is in the cache: results are not held against one")

@@ -31,7 +31,9 @@ def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, 
     known = (*LEAVE_OUT, *modes(topics))
     for path in (topic.home / "left-out" for topic in topics):
         for line in listed(path):
-            where, script, why = line.split(None, 2)
+            if len(words := line.split(None, 2)) < 3:
+                raise Fail(f'{schema.shown(path)}: "{line}": a line says where, which script, why: sim,x86 name.sh why')
+            where, script, why = words
             if unknown := [one for one in where.split(",") if one not in known and not one.startswith("lts-")]:
                 raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(known)} and lts-VERSION")
             if here & set(where.split(",")):
@@ -338,6 +340,18 @@ def ktap(text: str) -> dict[str, str]:
     return verdicts
 
 
+def nothing(topics: Collection[Topic], topic: Topic, scripts: Collection[str], without: Mapping[str, str]) -> str:
+    """Why there is nothing to run of a topic."""
+    if scripts:
+        return "all its selftests are left out here: " + "; ".join(f"{name}: {without[name]}" for name in scripts)
+    users = [other.name for other in topics if topic.name in other.depends_on]
+    return (
+        "it has no tests of its own: its topic.toml names no `kunit` that runs here, and none of its patches brings a "
+        "selftest in a directory that `selftests` names"
+        + (f"; these depend on it, and may test it: {', '.join(users)}" if users else "")
+    )
+
+
 def named(name: str, kind: str, mode: str = "") -> tuple[list[Topic], list[str]]:
     """What T=name is: (topics whose KUnit suites are to be run, paths of selftests); Fail names what there is."""
     topics = store.series()
@@ -354,7 +368,11 @@ def named(name: str, kind: str, mode: str = "") -> tuple[list[Topic], list[str]]
     if name in [topic.name for topic in topics]:
         topic = store.named(topics, name)
         found = [path for script, path in tests.items() if brought[path] is topic or path in topic.scripts]
-        return [topic], [path for path in found if path.rpartition("/")[2] not in without]
+        runs = [path for path in found if path.rpartition("/")[2] not in without]
+        # KUnit is of no mode, and not run in QEMU.
+        if not runs and (not topic.kunit or mode or not KINDS[kind].simulated):
+            raise Fail(f"T={name}: {nothing(topics, topic, [path.rpartition('/')[2] for path in found], without)}")
+        return [topic], runs
     raise Fail(
         f"T={name}: no topic and no selftest; topics: {', '.join(topic.name for topic in topics)}; "
         f"selftests: {', '.join(sorted(tests))}"
