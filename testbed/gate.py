@@ -5,20 +5,23 @@ import concurrent.futures
 import contextlib
 import functools
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 
 from .experiments import results
 from .machines import guest
 from .machines.kinds import KINDS, TESTED
-from .packages import package
+from .packages import deb, dkms, package
+from .series import b4, post, tree
 from .series import base as bases
 from .series import topics as store
-from .series import tree
 from .series.base import PACKAGES, Base
+from .series.topics import Topic
 from .suites import check, conformance, kunit, litmus, mutants, own, selftests, verdicts
-from .util import BUILD, ROOT, TREE, Fail, Tally, lane, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
 Part = Callable[[Base, Tally], object]
 OWN = ("the testbed's own tests", "ruff and mypy")
@@ -26,9 +29,44 @@ OWN = ("the testbed's own tests", "ruff and mypy")
 RUN: dict[str, Part] = {"KUnit": kunit.kunit, "selftests": selftests.selftests, "the README's figures": results.figures}
 
 
+def commands(base: Base, tally: Tally) -> None:
+    """What the documents tell people to run, on the series itself, as far as that takes seconds.
+
+    tests/test_commands.py reads it out of the documents, and runs there what needs no base.
+    """
+    tally.suite = "commands"
+    topics = store.series()
+    code = [pathlib.Path(module.__file__) for module in (post, b4, tree) if module.__file__]
+    for topic in topics:
+        on = store.closure(topics, topic.name)
+        key: tuple[verdicts.Key, ...] = ("post", base.key, store.queue_digest(on), topic.home / "topic.toml", *code)
+        tally.run(f"make post T={topic.name} V=1", verdicts.once, functools.partial(mailed, base, on), *key)
+    if base.packaged:
+        key = ("dkms", base.key, store.queue_digest(topics), pathlib.Path(dkms.__file__))
+        tally.run("make dkms", verdicts.once, functools.partial(dkms.dkms, base), *key)
+    with lock("source"):
+        server = deb.loaded(deb.GUEST)
+        tally.run("make deb knows what to build", deb.plan, base, server)
+    for version in filter(None, PACKAGES):
+        line = [sys.executable, "-m", "testbed", "check"]
+        # The base of a lane is a package of its own.
+        done = run(*line, cwd=ROOT, env={"LTS": version, "KSRC": ""}, check=False)
+        tally.that(f"make check LTS={version}", done.stdout if done.returncode else "")
+
+
+def mailed(base: Base, topics: list[Topic]) -> None:
+    """Write the first version of the last of the topics as `make post` does, to no place that stays."""
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        post.write(base, topics, 1, post.blurb(topics[-1], topics, 1), pathlib.Path(place) / "mail")
+
+
+# What the documents say, for the series itself.
+SAID: dict[str, Part] = {"quoted results": results.quoted, "commands of the documents": commands}
+
+
 def gate(every: bool = False) -> Tally:
     """All that `make test` tests; every: see check.check()."""
-    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, "quoted results", *RUN)
+    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN)
     tally = Tally(steps)
     if not lane():
         # These are of the testbed, or of patches that a lane has none of its own of.
@@ -47,8 +85,9 @@ def gate(every: bool = False) -> Tally:
             whole(tally, "check.applies", check.applies, base)
     else:
         whole(tally, "check.check", functools.partial(check.check, every=every), base)
-        with tally.step("quoted results"):
-            whole(tally, "results.quoted", results.quoted, base)
+        for name, part in SAID.items():
+            with tally.step(name):
+                whole(tally, name, part, base)
     for name, part in RUN.items():
         with tally.step(name):
             whole(tally, name, part, base)
@@ -129,6 +168,4 @@ def some(kind: str, only: str, noise: int, mode: str) -> int:
         kunit.kunit(base, tally, of, kind=kind)
     if scripts or not only:
         of_kind(base, tally, kind, tuple(scripts), noise, mode)
-    if only and not tally.cases:
-        raise Fail(f"T={only}: the topic has neither KUnit suites nor selftests that run with KIND={kind}")
     return tally.close(None if only else BUILD / f"junit-{kind}{noise or ''}{mode}.xml")

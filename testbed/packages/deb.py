@@ -52,20 +52,41 @@ def loaded(lsmod: pathlib.Path) -> str:
     return text
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is to be built, and how."""
+
+    commit: str
+    # What `uname -r` says behind the version.
+    suffix: str
+    # Debian's configuration, and where the packages are kept.
+    config: pathlib.Path
+    kept: pathlib.Path
+
+
+def plan(base: Base, lsmod: str = "", *more: pathlib.Path) -> Plan:
+    """What deb() makes of the same; hold the source's lock. It is known before anything is built, and said."""
+    config = sources.configuration(base)
+    commit = applied.commits(base)["patched"]
+    key = digest(applied.code(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
+    found = Plan(commit, f"-{NAME}-{key[:8]}", config, cache() / "kernels" / f"{KIND}-{key}")
+    modules = f"with {len(LOADED.findall(lsmod))} modules of a server's" if lsmod else "with all of Debian's modules"
+    have = "are in the cache" if found.kept.is_dir() else "are not built yet"
+    say(f"packages of {base.name} with {NAME}, {modules}, …{found.suffix}: {have}")
+    return found
+
+
 def deb(base: Base, lsmod: str = "", *more: pathlib.Path) -> Packages:
     """The kernel's packages in build/deb/, built unless the same have been.
 
     lsmod: see loaded(). more: fragments on top of FRAGMENT.
     """
     tree.check_exported()
-    config = sources.configuration(base)
     with lock("source"):
-        commit = applied.commits(base)["patched"]
-        key = digest(applied.code(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
-        suffix = f"-{NAME}-{key[:8]}"
-        kept = cache() / "kernels" / f"{KIND}-{key}"
+        made_of = plan(base, lsmod, *more)
+        kept = made_of.kept
         if not kept.is_dir():
-            build(base, commit, suffix, kept, config, lsmod, *more)
+            build(base, made_of, lsmod, *more)
     made = []
     for path in sorted(kept.iterdir(), key=lambda path: "-image-" not in path.name):
         made.append(BUILD / KIND / path.name)
@@ -74,21 +95,13 @@ def deb(base: Base, lsmod: str = "", *more: pathlib.Path) -> Packages:
     return Packages(made[0].name.partition("_")[0].removeprefix("linux-image-"), tuple(made))
 
 
-def build(
-    base: Base,
-    commit: str,
-    suffix: str,
-    kept: pathlib.Path,
-    config: pathlib.Path,
-    lsmod: str,
-    *more: pathlib.Path,
-) -> None:
+def build(base: Base, of: Plan, lsmod: str, *more: pathlib.Path) -> None:
     """Build and keep them; see configure()."""
     # bindeb-pkg leaves its packages beside the build directory.
     place = cache() / "build" / f"{KIND}-{digest(base.key, kernel.compiler())}"
     out = place / "linux"
     need_space(cache(), SPACE["some" if lsmod else ""], "building Debian packages of a kernel")
-    applied.checkout(base, commit)
+    applied.checkout(base, of.commit)
     began = time.monotonic()
     log = BUILD / KIND / "make.log"
     say(f"building Debian packages of the patched kernel; what make says goes to {log}")
@@ -102,17 +115,17 @@ def build(
     for path in place.glob("*_*"):
         path.unlink()
     with kernel.building(out):
-        configure(base.repo, out, config, lsmod, *more)
-        words = (f"LOCALVERSION={suffix}", "bindeb-pkg")
+        configure(base.repo, out, of.config, lsmod, *more)
+        words = (f"LOCALVERSION={of.suffix}", "bindeb-pkg")
         count = kernel.make(base.repo, out, KINDS[KIND], "packages", log, *words, env=env)
     # What was packed is there a second time.
     shutil.rmtree(out / "debian")
     say(f"{count} objects and their packages in {time.monotonic() - began:.0f} s; {out} keeps the next build short")
-    with whole(kept) as part:
+    with whole(of.kept) as part:
         part.mkdir()
         # There is one more, of headers for programs: Debian has its own.
         for name in ("image", "headers"):
-            (found,) = place.glob(f"linux-{name}-*{suffix}_*.deb")
+            (found,) = place.glob(f"linux-{name}-*{of.suffix}_*.deb")
             found.rename(part / found.name)
     for path in place.glob("*_*"):
         path.unlink()

@@ -32,7 +32,7 @@ def check(name: str, version: str) -> None:
     """Raise Fail for a topic or a version that there is not, or that is not named, before a base is looked for."""
     topics = store.series()
     if not name:
-        raise Fail(f"which topic? make post TOPIC=NAME V=1; there are: {', '.join(topic.name for topic in topics)}")
+        raise Fail(f"which topic? make post T=NAME V=1; there are: {', '.join(topic.name for topic in topics)}")
     changelog(store.named(topics, name), number(version))
 
 
@@ -131,13 +131,23 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
     place = target(topic, wanted, to)
     text = blurb(topic, topics, wanted)
     tree.check_exported()
+    write(base, store.closure(topics, name), wanted, text, place, previous)
+    told(base, topic, wanted, place)
+    return place
+
+
+def write(
+    base: Base, topics: list[Topic], wanted: int, text: str, place: pathlib.Path, previous: str | None = None
+) -> None:
+    """Write the messages of the last of `topics`, which depends on the others, to `place`, and the bundle beside it."""
+    topic = topics[-1]
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as scratch, lock("source"):
         old = earlier(topic, wanted, previous, pathlib.Path(scratch))
         compare = []
         if old:
-            say(f"applying the previous version of {name}")
+            say(f"applying the previous version of {topic.name}")
             compare = [f"--range-diff={'..'.join(applied(base, old))}"]
-        onto, head = applied(base, store.closure(topics, name))
+        onto, head = applied(base, topics)
         people, lists = recipients(base, topic)
         with whole(place) as part:
             addresses = [*(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists)]
@@ -148,9 +158,7 @@ def post(base: Base, name: str, version: str, to: str | None = None, previous: s
             cover.write_text(letter.replace("*** BLURB HERE ***", text))
             needed = re.findall(r"^prerequisite-patch-id: (\w+)$", letter, re.M)
             with whole(bundle(place)) as file:
-                b4.bundle(base, topic, wanted, (onto, head), text, (people, lists), needed, file)
-    told(base, topic, wanted, place)
-    return place
+                b4.bundle(base, topic, wanted, onto, text, (people, lists), needed, file)
 
 
 def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
