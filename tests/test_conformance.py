@@ -154,3 +154,18 @@ def test_a_guest_that_ran_nothing_is_a_failure_and_no_baseline(tmp_path, monkeyp
     before = PYNFS.baseline.read_text()
     tally = run(tmp_path, monkeypatch, {}, {}, True)
     assert tally.failed == 1 and PYNFS.baseline.read_text() == before
+
+
+def test_another_version_than_the_baselines_is_said_first_and_judged_by_the_base_alone(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(conformance, "version", lambda _: "3c14d9e of 2025-04-10")
+    run(tmp_path, monkeypatch, {"A": "passed"}, {"A": "passed"}, True)
+    # More digits of the same commit.
+    monkeypatch.setattr(conformance, "version", lambda _: "3c14d9e5 of 2025-04-10")
+    assert run(tmp_path, monkeypatch, {"A": "failed"}, {"A": "failed"}).failed == 1
+    capsys.readouterr()
+    monkeypatch.setattr(conformance, "version", lambda _: "46289c8 of 2023-07-07")
+    tally = run(tmp_path, monkeypatch, {"A": "failed", "N": "passed"}, {"A": "failed", "N": "failed"})
+    assert [case.name for case in tally.cases if case.problem] == ["pynfs: N"]
+    told = capsys.readouterr().out
+    first = "this is 46289c8 of 2023-07-07, the baseline is of 3c14d9e of 2025-04-10: patched is compared with base"
+    assert first in told and "not in the baseline" not in told

@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from xml.etree import ElementTree
@@ -140,6 +141,10 @@ def conformance(base: Base, tally: Tally, given: Mapping[str, str], record: bool
         if suite not in found:
             say(f"{suite.title}: not run: {suite.variable}= names no checkout")
             continue
+        # Of another version's tests the baseline says nothing.
+        other = "" if record else another(suite, version(found[suite]))
+        if other:
+            say(f"{suite.title}: {other}: patched is compared with base alone")
         said = run_suite(suite, found[suite], kernels, root, tally)
         if record and said["base"]:
             suite.baseline.parent.mkdir(exist_ok=True)
@@ -150,12 +155,14 @@ def conformance(base: Base, tally: Tally, given: Mapping[str, str], record: bool
             f"{suite.name}: there is a baseline",
             "" if known else f"{suite.baseline} is not there: RECORD=1 makes it from what the base does",
         )
+        if other:
+            known = {}
         problems = judge(known, said["base"], said["patched"])
         for name, problem in problems.items():
             tally.that(f"{suite.name}: {name}", problem)
         kinds = [sum(verdict == kind for verdict in said["patched"].values()) for kind in (PASSED, FAILED, SKIPPED)]
         say(f"{suite.title} on patched: {kinds[0]} passed, {kinds[1]} failed, {kinds[2]} skipped")
-        if new := said["patched"].keys() - known.keys():
+        if known and (new := said["patched"].keys() - known.keys()):
             say(f"{suite.title}: {len(new)} tests are not in the baseline: {', '.join(sorted(new)[:5])} …")
 
 
@@ -166,6 +173,17 @@ def version(checkout: pathlib.Path) -> str:
         return installed.read_text().strip()
     done = run("git", "-C", checkout, "log", "-1", "--format=%h of %cs", check=False)
     return done.stdout.strip() if not done.returncode else "no git checkout"
+
+
+def another(suite: Suite, what: str) -> str:
+    """What is to be said of a checkout that is not of the baseline's version; "" if it is."""
+    head = suite.baseline.read_text().partition("\n")[0] if suite.baseline.is_file() else ""
+    recorded = re.search(r"\((.+)\) on the base", head)
+    # However many digits a checkout shows of its commit.
+    of, here = (text.partition(" ")[0] for text in (recorded[1] if recorded else "", what))
+    if not recorded or of.startswith(here) or here.startswith(of):
+        return ""
+    return f"this is {what}, the baseline is of {recorded[1]}"
 
 
 def script(suite: Suite, checkout: pathlib.Path) -> str:
