@@ -70,15 +70,14 @@ def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
 
 
 def topics() -> str:
-    """The README's list of topics; what is parked is in it, too, and how many patches each lane has."""
+    """The README's list of topics: how many patches each has, how many of them each lane has, and what it is about."""
     rows = []
     for topic in everything():
-        name, before = f"[{topic.name}](topics/{topic.name})", ", ".join(topic.depends_on) or "nothing"
-        said = "parked" if topic.parked else state(topic.state)
         lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
-        rows.append([name, said, len(topic.own), *lanes, topic.subject, before])
-    heads = ["topic", "state", "patches", *(f"for {version}" for version in LANES), "subject", "depends on"]
-    return table(heads, rows, left=(0, 1, len(heads) - 2, len(heads) - 1))
+        subject = f"parked: {topic.subject}" if topic.parked else topic.subject
+        rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, subject])
+    heads = ["topic", "patches", *LANES, "subject"]
+    return table(heads, rows, left=(0, len(heads) - 1))
 
 
 def state(said: str) -> str:
@@ -105,7 +104,7 @@ def upstream() -> str:
 
 
 def mutants() -> str:
-    """For each topic that has any, how many mutants there are, and what noticed how many."""
+    """For each topic that has any, how many mutants there are, and what has killed how many."""
     rows = []
     for topic in everything():
         faults = {fault.stem: bool(suite.scripts(fault)) for fault in suite.faults(topic)}
@@ -115,7 +114,7 @@ def mutants() -> str:
         if faults:
             kunit = len(by) - len(litmus) - len(in_guest)
             rows.append([topic.name, len(faults), kunit, len(in_guest), len(litmus), len(faults) - len(by)])
-    heads = ["topic", "mutants", "noticed by KUnit", "by a selftest", "by herd7", "not noticed yet"]
+    heads = ["topic", "mutants", "killed by KUnit", "by a selftest", "by herd7", "survive or not judged"]
     return table(heads, rows, left=(0,))
 
 
