@@ -22,6 +22,7 @@ from .report import figures as quoted
 from .schema import meant
 from .series import base, post, topics, tree
 from .suites import check, conformance, kunit, litmus, mutants
+from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, say
 
 # {variable in lower case: its value}
@@ -250,6 +251,22 @@ def record(args: Arguments) -> None:
     for done in results.measured(several(args.b), several(args.t)):
         documents.show(done)
         documents.record(done)
+
+
+@command(
+    Variable("T", "the topic whose swarm.toml it is"),
+    Variable("SEEDS", f"how many loads; {judge.MANY} without it"),
+    Variable("FROM", "the seed of the first one; 1 without it"),
+    Variable("SEED", "this load alone, or this case, with the trace"),
+    Variable("KEEP", "make it small, and keep it as a case of this name"),
+    Variable("RECORD", "1: keep what came of all in topics/", FLAG, False),
+    KSRC,
+    example="T={topic} SEEDS=20",
+    place="swarm",
+)
+def swarm(args: Arguments) -> int:
+    """run loads that are drawn at random, and judge each by what a topic promises"""
+    return judge.swarm(args.t, args.seeds, getattr(args, "from"), args.seed, args.keep, args.record)
 
 
 @command(*EXPERIMENTS, LTS, name="results", example="T={topic}")

@@ -89,6 +89,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
     known = {
         "topic.toml",
         "figures.toml",
+        "swarm.toml",
         "changelog.md",
         "left-out",
         "fails-on-base",

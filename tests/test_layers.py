@@ -13,7 +13,7 @@ from testbed.util import ROOT
 # From the bottom to the top; a part may import what stands before it, and within itself.
 LAYERS = [
     "util", "host", "schema",
-    "series", "machines", "suites", "packages", "experiments", "report",
+    "series", "machines", "suites", "packages", "experiments", "report", "swarm",
     "gate", "cli", "__main__",
 ]
 FILES = sorted((ROOT / "testbed").rglob("*.py"))

@@ -72,6 +72,15 @@ class Grid:
     panels: dict[Any, dict[Any, dict[str, dict[str, list[float]]]]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Dots:
+    """A panel for each figure, in it a dot for each pair of it on one side and on another: (across, up, bad)."""
+    title: str
+    across: str
+    up: str
+    panels: dict[str, list[tuple[float, float, bool]]]
+
+
 def ms(ns: float) -> str:
     """Nanoseconds as a plain number of milliseconds, with no more digits than say something."""
     value = ns / 1e6

@@ -67,11 +67,12 @@ def boot(
     words: Sequence[object] = (),
     simulated: bool | None = None,
     root: pathlib.Path | None = None,
+    quiet: bool = False,
 ) -> pathlib.Path:
     """Boot the kernel `image`, run the host's `script` in the guest, and return the directory `results`, its /results.
 
     limit is in seconds of real time; simulated=False has a kind whose clock is simulated run on real time. root is the
-    guest's, if it is not the usual one.
+    guest's, if it is not the usual one. quiet: nothing is said of a boot that is as it should be.
     The directory is emptied first; it holds the console log `console` and the script's `exit` status whatever happens.
     A guest that panics, warns, hangs or fails is a Fail that shows the console's last lines.
     """
@@ -80,6 +81,8 @@ def boot(
     remove(results)
     results.mkdir(parents=True)
     with machine(kind, image, script, results, words, simulated, root=root) as (line, held):
+        if not quiet:
+            say(f"booting; the console is {results / 'console'}")
         return run(line, results, limit, simulated, held)
 
 
@@ -88,7 +91,6 @@ def run(
 ) -> pathlib.Path:
     """Run the command that is a guest, and judge it."""
     console = results / "console"
-    say(f"booting; the console is {console}")
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out, cpu() if simulated else contextlib.nullcontext() as own:
         done = subprocess.run(

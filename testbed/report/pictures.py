@@ -6,7 +6,7 @@ from typing import Any
 
 from ..experiments.experiment import Experiment
 from ..experiments.run import read
-from ..experiments.table import Bars, Curves, Grid, Panels, ms
+from ..experiments.table import Bars, Curves, Dots, Grid, Panels, ms
 from ..util import digest
 
 # They tell apart in grey and to a colour-blind eye (Okabe and Ito).
@@ -30,12 +30,12 @@ def draw(experiment: Experiment, path: pathlib.Path, stem: pathlib.Path) -> bool
     return bool(found)
 
 
-def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Grid | Panels) -> None:
+def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Dots | Grid | Panels) -> None:
     import matplotlib
     matplotlib.use("Agg")
     size, dpi = (11, 150) if isinstance(found, Curves) else (9, 130)
     with matplotlib.rc_context({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": size}):
-        draw_it = {Bars: bars, Curves: curves, Grid: grid, Panels: panels}[type(found)]
+        draw_it = {Bars: bars, Curves: curves, Dots: dots, Grid: grid, Panels: panels}[type(found)]
         figure = draw_it(found)  # type: ignore[operator]
         stem.parent.mkdir(parents=True, exist_ok=True)
         svg, png = pictures(stem)
@@ -179,6 +179,32 @@ def grid(found: Grid) -> Any:
     for one, column in zip(axes[0], columns):
         one.set_title(column, fontsize=9)
     axes[0][-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(found.title, fontsize=10)
+    return figure
+
+
+def dots(found: Dots) -> Any:
+    """Where both are the same there is a line; what is bad is crossed out."""
+    from matplotlib import pyplot
+
+    figure, row = pyplot.subplots(
+        1, len(found.panels), squeeze=False, layout="constrained", figsize=(4.2 * len(found.panels), 4.6)
+    )
+    for axes, (title, pairs) in zip(row[0], found.panels.items()):
+        ends = [value for across, up, _ in pairs for value in (across, up)]
+        axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color=COLOURS["alone"], linewidth=1)
+        for bad, colour, mark in ((False, COLOURS["patched"], "o"), (True, COLOURS["base"], "x")):
+            chosen = [(across, up) for across, up, is_bad in pairs if is_bad == bad]
+            if chosen:
+                label = "breaks a promise" if bad else "keeps what is promised"
+                axes.plot(*zip(*chosen), mark, color=colour, markersize=4, markerfacecolor="none", label=label)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel(found.across)
+        axes.set_ylabel(found.up)
+        axes.spines[["top", "right"]].set_visible(False)
+    row[0][0].legend(frameon=False, fontsize=8, loc="upper left")
     figure.suptitle(found.title, fontsize=10)
     return figure
 

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
+
+from ..experiments import origin
+from ..series import base as bases
+from ..series.base import Base
+from ..util import Fail, Tally, say
+from . import promises, report, shrink
+from .draw import Load
+from .promises import Swarm, Verdict
+from .run import Runner, failing
+
+MANY = 20
+
+
+def number(variable: str, text: str, least: int) -> int:
+    """The number that a variable of the command is."""
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise Fail(f"{variable}={text}: give a number, {least} or more")
+    return int(text)
+
+
+def swarm(topic: str, seeds: str, first: str, seed: str, keep: str, record: bool) -> int:
+    """Run loads on all sides; returns the exit status."""
+    if not topic:
+        raise Fail(f"which topic? T=NAME, of {', '.join(one.topic.name for one in promises.every())}")
+    wanted = promises.find(topic)
+    if seed:
+        if seeds or first:
+            raise Fail("SEED= is one load; SEEDS= and FROM= are many: give the one or the others")
+        return again(wanted, seed, keep)
+    if keep:
+        raise Fail("KEEP=NAME goes with SEED=, the load that is to be kept")
+    begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(MANY), 1)
+    loads = {str(one): wanted.load(str(one)) for one in range(begin, begin + many)} | wanted.cases
+    base = bases.find()
+    made_of = origin.today(wanted.experiment, base)
+    runner = Runner(wanted, base)
+    say(f"{many} loads from seed {begin}, and {len(wanted.cases)} cases, on {' and '.join(wanted.sides)}")
+    found = report.collected(runner, loads, line)
+    stem = wanted.topic.results / "swarm" if record else runner.place / "swarm"
+    report.write(wanted, found, stem, made_of if record else None)
+    print(f"\n{report.text(wanted, found)}\n")
+    say(f"all of it is in {stem}.json, .md and .svg")
+    return status(wanted, found)
+
+
+def status(wanted: Swarm, found: report.Found) -> int:
+    """1 if a load fails that is not known to."""
+    judged = report.verdicts(wanted, found)
+    new = {name: one for name, one in found.items() if name not in wanted.known}
+    return int(any("failed" in one or failing(judged[name]) for name, one in new.items()))
+
+
+def line(name: str, every: list[Verdict], why: str) -> None:
+    """One line of one load, as it comes."""
+    if why:
+        return print(f"{name}: NO FIGURES: {why}", flush=True)
+    broken = failing(every)
+    said = "; ".join(f"{one.group}: {one.promise.name} ({one.off:.2f} of the limit)" for one in broken)
+    print(f"{name}: {said or 'ok'}", flush=True)
+
+
+def again(wanted: Swarm, seed: str, keep: str) -> int:
+    """One load with the trace of the server; with a name for it, made small and kept as a case."""
+    name = seed if seed in wanted.cases else str(number("SEED", seed, 0))
+    if keep and (keep in wanted.cases or keep.isdigit()):
+        raise Fail(f"KEEP={keep}: " + ("there is such a case" if keep in wanted.cases else "a number is no name"))
+    load, base = wanted.load(name), bases.find()
+    print(shrink.case(name, wanted.data["title"], load))
+    runner = Runner(wanted, base, trace=not keep)
+    found = report.collected(runner, {name: load}, line)
+    for side, groups in found[name].get("ran", {}).items():
+        for group, figures in groups.items():
+            print(f"{side:14} {group:8} " + "  ".join(f"{key} {value:.6g}" for key, value in figures.items()))
+    judged = report.verdicts(wanted, found).get(name, [])
+    for one in sorted(judged, key=lambda verdict: -verdict.off):
+        said = f"{report.number(one.promise.figure, one.value)}, limit {report.number(one.promise.figure, one.limit)}"
+        print(f"{'ok  ' if one.kept else 'FAIL'} {one.group}: {one.promise.name}: {said} ({one.off:.2f})")
+    if not keep:
+        say("the traces are " + " and ".join(str(runner.place / f"{name}-{side}" / "trace") for side in wanted.sides))
+    elif failing(judged):
+        broken = failing(judged)[0]
+        small = shrink.shrink(runner, load, broken)
+        added = shrink.case(keep, f"seed {name}, made small: {broken.promise.name}", small)
+        shrink.keep(wanted.path, added)
+        print(added)
+    else:
+        raise Fail(f"SEED={seed} breaks no promise: there is nothing to keep")
+    return 1 if "failed" in found[name] or failing(judged) else 0
+
+
+def checked(wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load]) -> None:
+    """Each load is a check: it keeps its promises, unless it is known not to, and then it must not."""
+    if not loads:
+        return
+
+    def line_of(name: str, every: list[Verdict], why: str) -> None:
+        broken = [f"{one.group}: {one.promise.name}: {one.off:.2f} of the limit" for one in failing(every)]
+        what = f"swarm of {wanted.topic.name}: {'the load of seed ' if name.isdigit() else 'the case '}{name}"
+        if name in wanted.known and not why:
+            problem = "" if broken else f"it is known to fail ({wanted.known[name]}): take it out of `known`"
+            return tally.that(f"{what} still breaks a promise, as is known", problem)
+        tally.that(f"{what} keeps its promises", why or "\n".join(broken))
+
+    report.collected(Runner(wanted, base), loads, line_of)
+
+
+def gate(base: Base, tally: Tally) -> None:
+    """Two fixed seeds of each topic that has a swarm.toml."""
+    tally.suite = "swarm"
+    for wanted in promises.every():
+        checked(wanted, base, tally, {str(seed): wanted.load(str(seed)) for seed in wanted.data["gate"]})
+
+
+def every(base: Base, tally: Tally, many: int = 50) -> None:
+    """The first seeds of each topic that has a swarm.toml, and its cases."""
+    tally.suite = "swarm"
+    for wanted in promises.every():
+        checked(wanted, base, tally, {str(n): wanted.load(str(n)) for n in range(1, many + 1)} | wanted.cases)

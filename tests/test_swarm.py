@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Loads that are drawn: the same for the same seed, judged by what is promised, kept as they come, and made small."""
+
+import json
+import pathlib
+import re
+import types
+
+import pytest
+
+from testbed import schema
+from testbed.swarm import draw, judge, modes, paths, promises, report, run, server, shrink
+from testbed.util import Fail, Tally
+
+TOML = """
+world = "server"
+title = "T"
+question = "Q"
+library = "one/lib.sh"
+gate = [1, 2]
+[sides]
+base = "base"
+patched = "patched"
+[[promises]]
+name = "no later"
+of = ["pauses"]
+figure = "p50"
+most = 1.1
+than = "base"
+plus = ["own"]
+[[promises]]
+name = "as many"
+of = ["cheap"]
+figure = "replies"
+least = 0.95
+than = "base"
+samples = 10
+"""
+CASE = """
+[[cases]]
+name = "small"
+[cases.load]
+threads = 2
+seconds = 1
+[cases.load.zones]
+a = [10, 20]
+[cases.load.groups]
+one = { op = "read", zone = "a", conns = 1, burst = 8, pause_us = 1000 }
+two = { op = "read", zone = "a", conns = 4, window = 2, size = 65536 }
+"""
+WORLDS = [modes, paths, server]
+
+
+def swarm(tmp_path: pathlib.Path, text: str = TOML + CASE) -> promises.Swarm:
+    path = tmp_path / "swarm.toml"
+    path.write_text(text)
+    topic = types.SimpleNamespace(name="one", home=tmp_path, results=tmp_path / "results")
+    return promises.read(topic, path)  # type: ignore[arg-type]
+
+
+# Loads.
+
+
+def test_a_seed_draws_the_same_on_every_machine() -> None:
+    dice = draw.Dice(7)
+    assert [dice.between(1, 1000), dice.one_of("abcdef"), dice.near(100)] == [9, "a", 102]
+    assert draw.Dice(1).shuffled([1, 2, 3, 4]) == draw.Dice(1).shuffled([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("seed", range(15))
+def test_what_is_drawn_is_a_load_that_ends(world: types.ModuleType, seed: int, tmp_path: pathlib.Path) -> None:
+    load = world.draw(seed)
+    assert load == world.draw(seed) == json.loads(json.dumps(load))
+    schema.check(load, world.LOAD, tmp_path)
+    world.check(load)
+    assert set().union(*world.classes(load).values()) <= world.CLASSES.keys()
+    for name in world.classes(load):
+        assert world.said(load, name)
+    for new in world.smaller(load):
+        schema.check(new, world.LOAD, tmp_path)
+        world.check(new)
+        assert new != load
+        assert world.draw(seed) == load  # it was not changed itself
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_class_of_group_is_drawn(world: types.ModuleType) -> None:
+    found = {what for seed in range(120) for of in world.classes(world.draw(seed)).values() for what in of}
+    assert found == world.CLASSES.keys()
+
+
+def test_no_load_of_the_server_takes_too_many_replies() -> None:
+    for seed in range(30):
+        load = server.draw(seed)
+        assert server.most_replies(load) * load["seconds"] <= server.REPLIES + 1
+
+
+def test_a_case_reads_back_as_the_load_that_it_was_made_of(tmp_path: pathlib.Path) -> None:
+    for seed in range(20):
+        load = server.draw(seed)
+        found = swarm(tmp_path, TOML + "\n" + shrink.case("c", "why", load))
+        assert found.cases == {"c": load}
+        shrink.keep(found.path, shrink.case("d", "why", load))
+        assert list(promises.read(found.topic, found.path).cases) == ["c", "d"]
+
+
+def test_the_script_has_a_file_a_disk_and_an_argument_for_each_group() -> None:
+    load = {
+        "threads": 3,
+        "seconds": 2,
+        "zones": {"a": [10, 20], "b": [[5], [7, 9]]},
+        "groups": {
+            "one": {"op": "read", "zone": "a", "conns": 1, "burst": 8, "pause_us": 1000, "start_us": 5},
+            "two": {"op": "write", "zone": "b", "conns": 2, "window": 4, "size": 8192, "stable": 2, "vers": "4.1"},
+            "three": {"op": "null", "conns": 2, "burst": 4, "pause_us": 7, "proto": "udp"},
+            "four": {"op": "read", "zone": "b", "conns": 1, "window": 1, "slow_us": 40000},
+        },
+    }
+    server.check(load)
+    text = server.script(load, "base", {"library": "one/lib.sh"})
+    assert "one:op=read,file=a/one,conns=1,burst=8,pause=1000us,start=5us clock" not in text
+    assert "one:op=read,file=a/one,conns=1,burst=8,pause=1000us,start=5us two:op=write,file=b/two,size=8192" in text
+    assert "three:op=null,conns=2,burst=4,pause=7us,proto=udp clock:op=null,burst=1,pause=2000000us,count=2" in text
+    assert "nfsd_file a/one 65536" in text and "nfsd_start 3" in text and "$EXPORT/a $EXPORT/b" in text
+    assert "-o /results/slow-four.json four:op=read" in text and "read -r -t 0.040000 -u 9" in text
+    # What each comes to alone: bursts as they are, a WRITE by itself.
+    assert "/results/alone.json one:op=read" in text and "window=1,stable=2,vers" not in text
+    table = text.partition("cat >/tmp/table <<EOF\n")[2].partition("\nEOF")[0].splitlines()
+    at = 0
+    for line in table:
+        begin, length, kind, many, chunk, *rest = line.split()
+        assert (int(begin), kind, chunk, len(rest)) == (at, "striped", "8", 2 * int(many))
+        assert int(length) % (8 * int(many)) == 0
+        at += int(length)
+    assert len(table) == 3
+
+
+def test_a_side_may_start_the_server_in_its_own_way() -> None:
+    load = server.draw(1)
+    text = server.script(load, "grown", {"library": "l", "start": {"grown": "nfsd_limits 1 {threads}"}})
+    assert f"nfsd_limits 1 {load['threads']}" in text and "nfsd_start" not in text
+
+
+def test_classes_of_groups() -> None:
+    load = {
+        "threads": 4,
+        "seconds": 1,
+        "zones": {"a": [100], "b": [10_000]},
+        "groups": {
+            "users": {"op": "read", "zone": "a", "conns": 1, "burst": 8, "pause_us": 100_000},
+            "dear": {"op": "read", "zone": "b", "conns": 4, "window": 8},
+            "late": {"op": "null", "conns": 1, "burst": 65, "pause_us": 1000, "start_us": 1},
+        },
+    }
+    assert server.classes(load) == {
+        "server": {"server"},
+        "users": {"pauses", "room", "cheap"},
+        "dear": {"dear", "backlog"},
+        "late": {"late"},
+    }
+    assert server.fifth(load, load["groups"]["dear"]) == pytest.approx(0.2)
+    hang = {"paths": [{"wire_us": 1}] * 2, "depth": 1, "sizes": [4], "ms": 5000, "changes": [[1000, 1, 2_000_000]]}
+    assert paths.classes(hang) == {"all": {"all", "hang", "one-size"}}
+
+
+WRONG = [
+    (TOML.replace("title", "titel = 1\ntitle"), "unknown key titel (meant: title?)"),
+    (TOML.replace('figure = "p50"', 'figur = "p50"\nfigure = "p50"'), "unknown key figur"),
+    (TOML.replace('"server"', '"sever"', 1), "world: 'sever' is none (meant: server?); there are: "),
+    (TOML.replace('world = "server"', ""), "world: is missing"),
+    (TOML.replace('of = ["pauses"]', 'of = ["pause"]'), "promises.[0]: of: no group is pause (meant: pauses?)"),
+    (TOML.replace('figure = "p50"', 'figure = "p5"'), "promises.[0]: figure: there is no p5"),
+    (TOML.replace('than = "base"', 'than = "bas"', 1), "promises.[0]: than: there is no bas (meant: base?)"),
+    (TOML.replace('than = "base"', 'than = "patched"', 1), "than: patched is the side that the promise is about"),
+    (TOML.replace("most = 1.1", "most = 1.1\nleast = 1"), "promises.[0]: give most or least"),
+    (TOML.replace("most = 1.1\n", ""), "promises.[0]: give most or least"),
+    (TOML.replace('"as many"', '"no later"'), "promises.[1]: there are two promises 'no later'"),
+    (TOML.replace("gate = [1, 2]", "gate = [1]"), "gate: "),
+    (TOML.replace('patched = "patched"', ""), "sides: "),
+    (TOML + CASE + CASE, "there are two cases small"),
+    (TOML + CASE.replace('"small"', '"12"'), "the case 12: a number is a seed: give it a name"),
+    (
+        TOML + CASE.replace("threads = 2", "threads = 2\nthread = 2"),
+        "the case small: unknown key thread (meant: threads?)",
+    ),
+    (TOML + CASE.replace('zone = "a", conns = 1', 'zone = "b", conns = 1'), "small: groups.one: there is no zone b"),
+    (TOML + CASE.replace("burst = 8,", ""), "the case small: groups.one: give window or burst"),
+    (TOML + CASE.replace("burst = 8", "window = 8"), "the case small: groups.one: pause_us goes with burst"),
+    (
+        TOML + CASE.replace('op = "read", zone = "a", conns = 4', 'op = "null", conns = 4'),
+        "groups.two: NULL has no size",
+    ),
+    (
+        TOML
+        + CASE.replace(
+            'op = "read", zone = "a", conns = 4, window = 2, size = 65536', 'op = "null", conns = 4, window = 2'
+        ),
+        "groups.two: takes no time and does not pause, and the others leave it threads: no end",
+    ),
+    (
+        TOML.replace("[sides]", '[known]\nsmal = "why"\n[sides]') + CASE,
+        "known: smal is no seed, and no case (meant: small?)",
+    ),
+    ("world = ", "not TOML: "),
+]
+
+
+@pytest.mark.parametrize("text, said", WRONG, ids=[said[:40] for _, said in WRONG])
+def test_what_is_wrong_with_a_swarm_is_one_line(text: str, said: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Fail) as failed:
+        swarm(tmp_path, text)
+    assert said in str(failed.value) and "swarm.toml: " in str(failed.value) and "\n" not in str(failed.value)
+
+
+def test_every_swarm_of_this_checkout_is_right() -> None:
+    for one in promises.every():
+        for load in [*one.cases.values(), *(one.load(str(seed)) for seed in one.data["gate"])]:
+            one.world.check(load)
+            for side in one.sides:
+                assert one.world.script(load, side, one.data)
+
+
+# Verdicts.
+
+
+def figures(p50: float, replies: float, count: int = 20) -> dict[str, dict[str, float]]:
+    own = {"own": 10, "count": count}
+    return {
+        "one": {"p50": p50, "replies": replies, **own},
+        "two": {"p50": 1, "replies": 1, **own},
+        "server": {"replies": 2},
+    }
+
+
+def test_a_promise_is_of_its_classes_and_has_a_limit(tmp_path: pathlib.Path) -> None:
+    found = swarm(tmp_path)
+    load = found.load("small")
+    late, few = promises.judge(found, load, {"base": figures(100, 10), "patched": figures(150, 9)})
+    assert (late.promise.name, late.group, late.value, late.limit, late.kept) == (
+        "no later",
+        "one",
+        150,
+        pytest.approx(120),
+        False,
+    )
+    assert late.off == pytest.approx(1.25)
+    assert (few.promise.name, few.limit, few.kept) == ("as many", pytest.approx(9.5), False)
+    kept = promises.judge(found, load, {"base": figures(100, 10), "patched": figures(119, 9.6)})
+    assert all(one.kept for one in kept) and len(kept) == 2
+    # Of nine nothing is said, whichever side has them.
+    short = promises.judge(found, load, {"base": figures(100, 10, 9), "patched": figures(120, 1)})
+    assert [one.promise.name for one in short] == ["no later"]
+
+
+def test_a_promise_may_be_held_against_the_best_a_figure_or_a_number(tmp_path: pathlib.Path) -> None:
+    three = TOML.replace('patched = "patched"', 'other = "base"\npatched = "patched"')
+    for than, limit in (('than = "best"', 1.1 * 50 + 10), ('than = "own"', 1.1 * 10 + 10), ("", 1.1 + 10)):
+        found = swarm(tmp_path, three.replace('than = "base"', than, 1) + CASE)
+        ran = {"base": figures(100, 10), "other": figures(50, 10), "patched": figures(150, 10)}
+        assert promises.judge(found, found.load("small"), ran)[0].limit == pytest.approx(limit)
+
+
+# Runs.
+
+
+@pytest.fixture
+def runner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> run.Runner:
+    """One whose guests are made up: base takes 100, patched as much as there are connections."""
+    monkeypatch.setattr(run, "BUILD", tmp_path / "build")
+    for name in ("base", "patched"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(run.runs, "kernels", lambda *_: {name: tmp_path / name for name in ("base", "patched")})
+    monkeypatch.setattr(run.runs, "selftests", lambda *_: str(tmp_path / "none"))
+    monkeypatch.setattr(run.guest, "root", lambda *_: tmp_path)
+    found = swarm(tmp_path)
+    monkeypatch.setattr(
+        promises.Swarm, "experiment", types.SimpleNamespace(packages={}, data={}, name="swarm"), raising=False
+    )
+    made = run.Runner(found, None)  # type: ignore[arg-type]
+    made.booted = []  # type: ignore[attr-defined]
+
+    def boot(image: pathlib.Path, script: pathlib.Path, where: pathlib.Path, *_: object, **__: object) -> None:
+        made.booted.append(where.name)  # type: ignore[attr-defined]
+        where.mkdir(parents=True)
+        found = re.search(r" one:op=\S*?conns=(\d+)", script.read_text())
+        conns = int(found[1]) if found else 0
+        if conns == 13:
+            raise Fail("the guest is not healthy")
+        (where / "p50").write_text(str(100 if image.name == "base" else 100 * conns))
+
+    monkeypatch.setattr(run.boot, "boot", boot)
+
+    def read(where: pathlib.Path, load: draw.Load) -> dict[str, dict[str, float]]:
+        every = figures(float((where / "p50").read_text()), 10)
+        return {name: one for name, one in every.items() if name in (*load["groups"], server.SERVER)}
+
+    monkeypatch.setattr(server, "read", read)
+    return made
+
+
+def loads(runner: run.Runner, *conns: int) -> dict[str, draw.Load]:
+    one = runner.swarm.load("small")
+    return {str(n): {**one, "groups": {**one["groups"], "one": {**one["groups"]["one"], "conns": n}}} for n in conns}
+
+
+def test_what_is_done_is_kept_and_the_next_run_goes_on(runner: run.Runner) -> None:
+    done = iter(runner.both(loads(runner, 1, 2, 3)))
+    next(done)
+    done.close()  # type: ignore[attr-defined]
+    before = len(runner.booted)  # type: ignore[attr-defined]
+    found = dict(runner.both(loads(runner, 1, 2, 3)))
+    assert found["3"]["patched"]["one"]["p50"] == 300  # type: ignore[index]
+    booted = runner.booted  # type: ignore[attr-defined]
+    assert sorted(booted) == sorted(set(booted)) and len(booted) == 6 and before >= 2
+    assert not list(runner.place.glob("*-base"))
+
+
+def test_another_kernel_is_measured_anew_and_the_first_is_not(runner: run.Runner) -> None:
+    dict(runner.both(loads(runner, 1)))
+    runner.kernels["patched"].write_text("changed")
+    other = run.Runner(runner.swarm, None)  # type: ignore[arg-type]
+    dict(other.both(loads(runner, 1)))
+    assert sorted(runner.booted) == ["1-base", "1-patched", "1-patched"]  # type: ignore[attr-defined]
+
+
+def test_a_guest_that_fails_is_said_and_the_others_go_on(runner: run.Runner) -> None:
+    every = loads(runner, 1, 13)
+    said: list[str] = []
+    found = report.collected(runner, every, lambda name, every, why: said.append(why))
+    assert "failed" in found["13"] and "not healthy" in found["13"]["failed"] and "ran" in found["1"]
+    assert sum(bool(why) for why in said) == 1
+    assert judge.status(runner.swarm, found) == 1 and judge.status(runner.swarm, {"1": found["1"]}) == 0
+    assert "13 has no figures" in report.text(runner.swarm, found)
+
+
+def test_a_failing_load_is_made_small(runner: run.Runner) -> None:
+    load = loads(runner, 40)["40"]
+    ((_, _, verdicts, _),) = runner.judged({"40": load})
+    small = shrink.shrink(runner, load, run.failing(verdicts)[0])
+    # 40 misses the limit by 33; a third of that is enough: 20 does, and 10 does not.
+    assert list(small["groups"]) == ["one"]
+    assert small["groups"]["one"]["conns"] == 20 and small["threads"] == 1
+
+
+def test_a_report_has_the_distribution_the_worst_and_a_picture(runner: run.Runner, tmp_path: pathlib.Path) -> None:
+    every = loads(runner, *range(1, 13))
+    found = report.collected(runner, every, lambda *_: None)
+    text = report.text(runner.swarm, found)
+    assert "12 loads, seeds 1 to 12; 11 break a promise" in text
+    worst = text.partition("The worst:")[2]
+    assert [line.split()[1] for line in worst.splitlines() if line.startswith("| 1")][:3] == ["12", "11", "10"]
+    assert len([line for line in worst.splitlines() if "no later" in line]) == report.WORST
+    report.write(runner.swarm, found, tmp_path / "out" / "swarm")
+    assert (tmp_path / "out/swarm.svg").is_file() and (tmp_path / "out/swarm.md").is_file()
+    again = json.loads((tmp_path / "out/swarm.json").read_text())
+    assert report.text(runner.swarm, again) == text
+
+
+def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "Runner", lambda *_: runner)
+    every = loads(runner, 1, 2, 3)
+    runner.swarm.data["known"] = {"1": "why", "2": "why"}
+    tally = Tally()
+    judge.checked(runner.swarm, None, tally, every)  # type: ignore[arg-type]
+    problems = {
+        case.name.rpartition(" ")[2] if "seed" not in case.name else case.name: case.problem for case in tally.cases
+    }
+    assert tally.passed == 1 and tally.failed == 2
+    assert any("take it out of `known`" in problem for problem in problems.values())
+
+
+# The command.
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("", "", "", "", "", False), "which topic? T=NAME"),
+        (("nothing", "", "", "", "", False), "there is no topic nothing"),
+        (("one", "0", "", "", "", False), "SEEDS=0: give a number, 1 or more"),
+        (("one", "many", "", "", "", False), "SEEDS=many: give a number, 1 or more"),
+        (("one", "", "-1", "", "", False), "FROM=-1: give a number, 0 or more"),
+        (("one", "", "", "x", "", False), "SEED=x: give a number, 0 or more"),
+        (("one", "3", "", "4", "", False), "SEED= is one load; SEEDS= and FROM= are many"),
+        (("one", "", "", "", "name", False), "KEEP=NAME goes with SEED="),
+        (("one", "", "", "4", "small", False), "KEEP=small: there is such a case"),
+        (("one", "", "", "4", "5", False), "KEEP=5: a number is no name"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_one_line(
+    words: tuple, said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if words[0] == "one":
+        found = swarm(tmp_path)
+        monkeypatch.setattr(promises, "find", lambda _: found)
+    with pytest.raises(Fail) as failed:
+        judge.swarm(*words)
+    assert said in str(failed.value) and "\n" not in str(failed.value)
+
+
+def test_a_topic_without_a_swarm_is_told_apart_from_none() -> None:
+    with pytest.raises(Fail, match="has no swarm.toml; with one there are: "):
+        promises.find("lwq")
