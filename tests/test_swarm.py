@@ -270,7 +270,7 @@ def runner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> run.Runne
     monkeypatch.setattr(run, "BUILD", tmp_path / "build")
     for name in ("base", "patched"):
         (tmp_path / name).write_text(name)
-    monkeypatch.setattr(run.runs, "kernels", lambda *_: {name: tmp_path / name for name in ("base", "patched")})
+    monkeypatch.setattr(run, "kernels", lambda *_: {name: tmp_path / name for name in ("base", "patched")})
     monkeypatch.setattr(run.runs, "selftests", lambda *_: str(tmp_path / "none"))
     monkeypatch.setattr(run.guest, "root", lambda *_: tmp_path)
     found = swarm(tmp_path)

@@ -32,7 +32,7 @@ def swarm(topic: str, seeds: str, first: str, seed: str, keep: str, record: bool
     if keep:
         raise Fail("KEEP=NAME goes with SEED=, the load that is to be kept")
     begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(MANY), 1)
-    loads = {str(one): wanted.load(str(one)) for one in range(begin, begin + many)} | wanted.cases
+    loads = wanted.cases | {str(one): wanted.load(str(one)) for one in range(begin, begin + many)}
     base = bases.find()
     made_of = origin.today(wanted.experiment, base)
     runner = Runner(wanted, base)

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from ..experiments import run as runs
-from ..machines import boot, guest
+from ..machines import boot, guest, kernel
 from ..series.base import Base
 from ..util import BUILD, Fail, digest, remove, whole
 from .draw import Load
@@ -41,7 +41,7 @@ class Runner:
     def __init__(self, swarm: Swarm, base: Base, trace: bool = False) -> None:
         self.swarm, self.trace = swarm, trace
         self.place = BUILD / "swarm" / swarm.topic.name
-        made = runs.kernels(base, swarm.experiment)
+        made = kernels(base, swarm)
         self.kernels = {side: made[kernel] for side, kernel in swarm.sides.items()}
         self.selftests = runs.selftests(base, swarm.experiment)
         self.root = guest.root(swarm.experiment.packages)
@@ -99,6 +99,13 @@ class Runner:
             ran = {side: found for side, found in sides.items() if not isinstance(found, Fail)}
             why = "\n".join(f"{side}: {found}" for side, found in sides.items() if isinstance(found, Fail))
             yield name, ran, [] if why else judge(self.swarm, loads[name], ran), why
+
+
+def kernels(base: Base, swarm: Swarm) -> dict[str, pathlib.Path]:
+    """{kernel: executable}; those of the series without the source, at which another may be for long, once there."""
+    if set(swarm.sides.values()) <= {"base", "patched"} and "config" not in swarm.experiment.data:
+        return kernel.kernels(base, swarm.experiment.flavour())
+    return runs.kernels(base, swarm.experiment)
 
 
 def is_tool(path: pathlib.Path) -> bool:
