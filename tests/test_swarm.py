@@ -277,6 +277,13 @@ def runner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> run.Runne
     monkeypatch.setattr(
         promises.Swarm, "experiment", types.SimpleNamespace(packages={}, data={}, name="swarm"), raising=False
     )
+
+    def read(where: pathlib.Path, load: draw.Load) -> dict[str, dict[str, float]]:
+        every = figures(float((where / "p50").read_text()), 10)
+        return {name: one for name, one in every.items() if name in (*load["groups"], server.SERVER)}
+
+    monkeypatch.setattr(server, "read", read)
+
     made = run.Runner(found, None)  # type: ignore[arg-type]
     made.booted = []  # type: ignore[attr-defined]
 
@@ -290,12 +297,6 @@ def runner(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> run.Runne
         (where / "p50").write_text(str(100 if image.name == "base" else 100 * conns))
 
     monkeypatch.setattr(run.boot, "boot", boot)
-
-    def read(where: pathlib.Path, load: draw.Load) -> dict[str, dict[str, float]]:
-        every = figures(float((where / "p50").read_text()), 10)
-        return {name: one for name, one in every.items() if name in (*load["groups"], server.SERVER)}
-
-    monkeypatch.setattr(server, "read", read)
     return made
 
 

@@ -239,7 +239,10 @@ def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:
             "own": 1000 * load["service_us"],
             "count": got["burst_ns"]["count"],
         }
-    found[SERVER] = {"replies": sum(one["replies"] for one in found.values())}
+    found[SERVER] = {
+        "replies": sum(one["replies"] for one in found.values()),
+        "count": sum(result[name]["interval"]["requests"] for name in found),
+    }
     if asked["read"]:
         found[SERVER]["disk_read"] = 512 * (end_read - begin_read) / asked["read"]
     if asked["write"]:

@@ -2,6 +2,7 @@
 """Running loads: a guest for each load and side, as many at once as there are CPUs; each result is kept as it comes."""
 
 import concurrent.futures
+import inspect
 import json
 import os
 import pathlib
@@ -49,7 +50,8 @@ class Runner:
         # What decides a figure beside the script. Of the selftests no test does.
         tools = sorted(path for path in pathlib.Path(self.selftests).rglob("*") if is_tool(path))
         every = dict.fromkeys(self.kernels.values())
-        self.keys = {kernel: digest(kernel, self.root.name, *self.words, *tools) for kernel in every}
+        figures = inspect.getsource(swarm.world.read)
+        self.keys = {kernel: digest(kernel, figures, self.root.name, *self.words, *tools) for kernel in every}
 
     def script(self, side: str, load: Load) -> str:
         return (TRACED if self.trace else PLAIN) + self.swarm.world.script(load, side, self.swarm.data)

@@ -567,6 +567,7 @@ def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:
         "replies": sum(one["replies"] for one in found.values()),
         "longest": max(one["longest"] for one in found.values()),
         "part": sum(one["part"] for one in found.values()),
+        "count": sum(one["interval"]["requests"] for name, one in result.items() if name in found),
     }
     return found
 
