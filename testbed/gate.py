@@ -21,12 +21,19 @@ from .series import topics as store
 from .series.base import PACKAGES, Base
 from .series.topics import Topic
 from .suites import check, conformance, kunit, litmus, mutants, own, selftests, verdicts
+from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
 Part = Callable[[Base, Tally], object]
 OWN = ("the testbed's own tests", "ruff and mypy")
 # What takes a base, after what is checked of the patches: {step: what makes it}.
-RUN: dict[str, Part] = {"KUnit": kunit.kunit, "selftests": selftests.selftests, "the README's figures": results.figures}
+RUN: dict[str, Part] = {
+    "KUnit": kunit.kunit,
+    "selftests": selftests.selftests,
+    "the README's figures": results.figures,
+}
+# The same, of the series itself.
+DRAWN: dict[str, Part] = {"random loads": judge.gate}
 
 
 def commands(base: Base, tally: Tally) -> None:
@@ -66,7 +73,7 @@ SAID: dict[str, Part] = {"quoted results": results.quoted, "commands of the docu
 
 def gate(every: bool = False) -> Tally:
     """All that `make test` tests; every: see check.check()."""
-    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN)
+    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN, *DRAWN)
     tally = Tally(steps)
     if not lane():
         # These are of the testbed, or of patches that a lane has none of its own of.
@@ -88,7 +95,7 @@ def gate(every: bool = False) -> Tally:
         for name, part in SAID.items():
             with tally.step(name):
                 whole(tally, name, part, base)
-    for name, part in RUN.items():
+    for name, part in {**RUN, **({} if lane() else DRAWN)}.items():
         with tally.step(name):
             whole(tally, name, part, base)
     return tally
@@ -132,6 +139,8 @@ def everything(checkouts: Mapping[str, str]) -> int:
     for kind in TESTED[1:]:
         with tally.step(f"KIND={kind}"):
             whole(tally, f"KIND={kind}", functools.partial(of_kind, kind=kind), base)
+    with tally.step("random loads, 50 a topic"):
+        whole(tally, "swarm", judge.every, base)
     with tally.step("mutants"):
         whole(tally, "mutants", mutants.mutants, base)
     with tally.step("conformance"):
