@@ -255,9 +255,20 @@ class Tally:
         if self.took and len(self.took) > 1:
             with whole(cache() / self.KNOWN) as part:
                 part.write_text(json.dumps({**self.durations(), **self.took}))
-            print("\n".join(["", "where the time went:", *(
-                f"  {minutes(took):>8}  {name}" for name, took in sorted(self.took.items(), key=lambda one: -one[1])
-            ), f"  {minutes(sum(self.took.values())):>8}  in all"]), flush=True)
+            print(
+                "\n".join(
+                    [
+                        "",
+                        "where the time went:",
+                        *(
+                            f"  {minutes(took):>8}  {name}"
+                            for name, took in sorted(self.took.items(), key=lambda one: -one[1])
+                        ),
+                        f"  {minutes(sum(self.took.values())):>8}  in all",
+                    ]
+                ),
+                flush=True,
+            )
         if junit:
             write_junit(self.cases, junit)
             say(f"every check is in {junit}")

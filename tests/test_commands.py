@@ -110,6 +110,12 @@ OURS = {
     "bench T": "test_made_up_topic.py: test_its_experiment_is_measured_and_recorded",
     "record T": "test_made_up_topic.py: test_its_experiment_is_measured_and_recorded",
     "demo": "gate results.figures",
+    "swarm": "gate judge.gate",
+    "swarm T": "gate judge.gate",
+    "swarm T SEEDS FROM": "gate judge.gate",
+    "swarm T SEEDS RECORD": "gate judge.gate",
+    "swarm T SEED": "gate judge.gate",
+    "swarm T SEED KEEP": "gate judge.gate",
     "check": "gate check.check",
     "check T": "test_made_up_topic.py: test_its_patches_are_checked",
     "test": "elsewhere: it is the gate itself",
@@ -175,8 +181,17 @@ OTHERS = {
     r"\$ynl --do threads-set .*": "selftest nfsd/workers.sh: min-threads",
 }
 # What is run here, on the series itself.
-HERE = ["help", "setup", "series", "series T={topic}", "series LTS={lane}", "check-exported", "figures", "results",
-        "results T={topic}"]
+HERE = [
+    "help",
+    "setup",
+    "series",
+    "series T={topic}",
+    "series LTS={lane}",
+    "check-exported",
+    "figures",
+    "results",
+    "results T={topic}",
+]
 
 
 def key(words: list[str]) -> str:
@@ -206,9 +221,7 @@ def test_every_command_of_the_documents_is_run(path):
 def test_make_takes_what_the_documents_say():
     """Each variable is one of the command's, and each topic, selftest and experiment is there."""
     series, experiments = topics.series(), experiment.everywhere()
-    known = {topic.name for topic in series} | {
-        path.rpartition("/")[2] for topic in series for path in topic.scripts
-    }
+    known = {topic.name for topic in series} | {path.rpartition("/")[2] for topic in series for path in topic.scripts}
     for one, words in [(line, words) for line in every() for words in made(line.text)]:
         # `make deb LSMOD=` names a variable, and gives it no value.
         given = [re.sub(r"^T=(NAME|new)$", f"T={series[0].name}", word) for word in words[1:] if not word.endswith("=")]
@@ -239,7 +252,7 @@ def test_no_line_of_the_tables_is_of_no_command():
 def test_what_is_said_to_run_a_command_is_there(place):
     kind, _, rest = place.partition(" ")
     if kind == "gate":
-        parts = (*gate.SAID.values(), *gate.RUN.values())
+        parts = (*gate.SAID.values(), *gate.RUN.values(), *gate.DRAWN.values())
         steps = [f"{part.__module__.rpartition('.')[2]}.{part.__name__}" for part in parts]
         assert rest in [*steps, "check.check"] and "check.check" in inspect.getsource(gate.gate)
     elif kind == "selftest":

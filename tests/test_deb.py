@@ -106,7 +106,7 @@ def test_only_what_is_installed_is_kept(packaged, made):
 
 
 def test_a_full_disk_is_said_before_anything_is_built(packaged, made, monkeypatch):
-    monkeypatch.setattr(util.shutil, "disk_usage", lambda path: util.shutil._ntuple_diskusage(10 ** 12, 0, 10 ** 10))
+    monkeypatch.setattr(util.shutil, "disk_usage", lambda path: util.shutil._ntuple_diskusage(10**12, 0, 10**10))
     with pytest.raises(Fail, match=r"building Debian packages of a kernel needs 15.0 GB in .*, which has 10.0 GB free"):
         deb.deb(packaged)
     deb.deb(packaged, LSMOD)

@@ -305,9 +305,8 @@ def test_a_bad_quote_is_one_line(one, change, problem):
 @pytest.mark.parametrize("text, problem", [("{", "not JSON: Expecting"), ("[]", "no table of JSON")])
 def test_a_broken_result_is_one_line(one, text, problem):
     (one / "results/floor.json").write_text(text)
-    with pytest.raises(Fail, match=f"results/floor.json: {problem}.*; `make record B=floor` makes it anew") as fail:
-        figures.problems()
-    assert "\n" not in str(fail.value)
+    said = next(line for line in figures.problems() if "results/floor.json" in line)
+    assert problem in said and said.endswith("; `make record B=floor` makes it anew") and "\n" not in said
 
 
 def test_a_part_that_is_not_up_to_date_is_named(tmp_path, monkeypatch):

@@ -18,9 +18,14 @@ from testbed.series.base import git
 
 HEAD = 'kind = "{}"\nmachine = "{}"\nrepeats = 1\ntitle = "T"\nquestion = "Q"\n'
 SERVER = '[server]\nlibrary = "one/lib.sh"\nthreads = 2\nservice_ns = 1\ndisk_mb = 512\n[files]\nbulk = "64M"\n'
-LOAD = HEAD.format("load", "sim") + SERVER + '[sweep]\nK = [0, 4]\n[load]\nversion = "3"\n' \
+LOAD = (
+    HEAD.format("load", "sim") + SERVER + '[sweep]\nK = [0, 4]\n[load]\nversion = "3"\n'
     'groups = ["bulk:conns={K},window=8,file=bulk", "i:burst=32,pause=50ms,count=20,file=bulk"]\n'
-SCENARIOS = HEAD.format("scenarios", "sim") + SERVER + '''
+)
+SCENARIOS = (
+    HEAD.format("scenarios", "sim")
+    + SERVER
+    + """
 [load]
 version = "3"
 [tables]
@@ -40,20 +45,25 @@ name = "b"
 title = "b"
 groups = ["i:burst=32,count=20,file=bulk"]
 metrics = [{ what = "burst", of = "i", floor = { scenario = "a", K = 0 } }]
-'''
+"""
+)
 QUEUE = (
     HEAD.format("queue", "sim")
     + SERVER
     + '[sweep]\nthreads = [1, 2]\nK = [1]\n[load]\nversion = "3"\ngroups = ["l:conns={K},window=8,count=1,file=bulk"]\n'
 )
-WORK = HEAD.format("work", "sim").replace("repeats = 1", "repeats = 2") + SERVER + '''
+WORK = (
+    HEAD.format("work", "sim").replace("repeats = 1", "repeats = 2")
+    + SERVER
+    + """
 [work]
 prepare = "mkdir tree"
 background = "fio &"
 mounts = [{ name = "v3", path = "$EXPORT", options = "vers=3" }]
 [work.tasks]
 find = "find tree"
-'''
+"""
+)
 FIO = (
     HEAD.format("fio", "sim")
     + SERVER
@@ -117,6 +127,7 @@ def write(tmp_path, monkeypatch):
     def one(text, name="e"):
         (home / "experiments" / f"{name}.toml").write_text(text)
         return experiment.find(name)
+
     one.home = home
     return one
 
@@ -423,14 +434,18 @@ def test_nfsload_takes_the_loads_of_the_repository(selftests, one):
     one.kind.ready(one, selftests)
 
 
-@pytest.mark.parametrize("right, old, new, said", [
-    (LOAD, "K = [0, 4]", "K = [0, 5000]", "at K5000, nfsload would refuse this: .*conns=5000 is not between 1 and"),
-    (LOAD, "count=20,", "", "one group at least needs a count="),
-    (LOAD, '"3"', '"4.3"', "'4.3' is not one of 3 4.0 4.1 4.2"),
-    (SCENARIOS, "window=8", "windows=8", "at a-K4, nfsload would refuse this: .*no key 'windows'"),
-    (QUEUE, "window=8", "window=0", "nfsload would refuse this: usage:"),
-    (REALTIME, "window=8", "window=8,pause=1", "pause='1' is not a time"),
-], ids=["connections", "no end", "version", "key", "no group", "time"])
+@pytest.mark.parametrize(
+    "right, old, new, said",
+    [
+        (LOAD, "K = [0, 4]", "K = [0, 5000]", "at K5000, nfsload would refuse this: .*conns=5000 is not between 1 and"),
+        (LOAD, "count=20,", "", "one group at least needs a count="),
+        (LOAD, '"3"', '"4.3"', "'4.3' is not one of 3 4.0 4.1 4.2"),
+        (SCENARIOS, "window=8", "windows=8", "at a-K4, nfsload would refuse this: .*no key 'windows'"),
+        (QUEUE, "window=8", "window=0", "nfsload would refuse this: usage:"),
+        (REALTIME, "window=8", "window=8,pause=1", "pause='1' is not a time"),
+    ],
+    ids=["connections", "no end", "version", "key", "no group", "time"],
+)
 def test_a_load_that_nfsload_would_refuse_is_one_line(selftests, write, right, old, new, said):
     assert old in right
     found = write(right.replace(old, new))
@@ -452,6 +467,7 @@ def test_what_is_known_of_a_group_is_its_name_and_whether_it_sends_bursts():
 
 
 # Points and scripts.
+
 
 def test_a_sweep_is_every_combination():
     assert sweep.combinations({"K": [0, 4], "N": [1, 2]}) == [
@@ -537,6 +553,7 @@ def test_kernels_are_of_the_series_up_to_a_topic_of_a_topic_alone_and_of_its_fir
 
     def queue_c(name):
         return git(filled.repo, "show", f"{found[name]}:net/queue.c").stdout
+
     assert not files("b") and "net/new.c" in files("p")
     assert "net/new.c" not in files("until") and "line twenty" in queue_c("until")
     assert "line twenty" in queue_c("alone")
@@ -544,6 +561,7 @@ def test_kernels_are_of_the_series_up_to_a_topic_of_a_topic_alone_and_of_its_fir
 
 
 # Figures.
+
 
 def test_a_run_with_errors_is_no_result(write, tmp_path):
     (tmp_path / "K0.json").write_text(json.dumps({"groups": [{"name": "bulk", "errors": {"nfs": 1, "rpc": 0}}]}))
@@ -629,7 +647,11 @@ def test_the_repeats_of_a_piece_of_work_are_put_together(write, tmp_path):
         (tmp_path / f"v3-bulk-find-{turn}.us").write_text(f"{us}\n")
         (tmp_path / f"v3-bulk-find-{turn}.trace").write_text(event("svc_xprt_enqueue") + "\n")
     assert work.read(write(WORK), tmp_path, {"mount": "v3", "background": "bulk", "task": "find"}) == {
-        "elapsed_ns": [10000, 30000], "requests": 0, "queued": 2, "idle": 2}
+        "elapsed_ns": [10000, 30000],
+        "requests": 0,
+        "queued": 2,
+        "idle": 2,
+    }
 
 
 def test_fio_results_keep_only_what_simulated_time_decides():
@@ -652,7 +674,7 @@ def test_a_guests_figures_are_what_its_metrics_name(write, tmp_path):
     (tmp_path / "depth1.json").write_text('{"a": {"iops": 2.5}}')
     assert guest.read(found, tmp_path, {"depth": 1}) == {"a": {"iops": 2.5}}
     result = {name: [{"depth": depth, "a": {"iops": 2 * depth}} for depth in (1, 2)] for name in ("base", "patched")}
-    table, = guest.metrics(found, result)
+    (table,) = guest.metrics(found, result)
     assert (table.head, table.rows) == (["depth", "I/O, base", "I/O, patched"], [[1, "2 !", "2 !"], [2, "4", "4"]])
     for text, said in (
         ("{}", "has no a.iops"),
@@ -673,10 +695,11 @@ def test_on_real_time_a_guests_figures_are_of_all_turns(write, tmp_path, monkeyp
 
     def boots(*_):
         return {name: [{"depth": 1, "a": {"iops": n}}] for name, n in zip(("base", "patched"), next(turns))}
+
     monkeypatch.setattr(guest.run, "boots", boots)
     result = guest.measure(found, None, tmp_path)
     assert result["base"] == [{"depth": 1, "a": {"iops": [4, 10, 2]}}]
-    table, = guest.metrics(found, result)
+    (table,) = guest.metrics(found, result)
     assert table.head == ["depth", "I/O, base", "I/O, patched", "times, patched"]
     assert table.rows == [[1, "4 (2-10)", "5 (3-20)", "1.5 (1.25-2)"]]
 
@@ -729,6 +752,7 @@ def test_instructions_are_counted_in_a_guest_that_is_prepared(write, tmp_path, m
         script = (tmp_path / "place.sh").read_text()
         assert script == '#!/bin/bash\nmkdir /tmp/d\necho "1 idle" >/sys/module/c/parameters/run\n'
         return [Counter(work=512, time_travel_update_time=9)]
+
     monkeypatch.setattr(cost.singlestep, "count", count)
     monkeypatch.setattr(cost.guest, "root", lambda: tmp_path)
     monkeypatch.setattr(cost.uml, "links", lambda *_: None)
@@ -746,6 +770,7 @@ def test_cycles_are_the_fewest_of_a_round(write, tmp_path, monkeypatch):
             "c: 1 threads, idle: 512 cycles for 256 rounds\nc: 1 threads, idle: 256 cycles for 256 rounds\n"
         )
         return tmp_path
+
     monkeypatch.setattr(cost, "boot", boot)
     assert cost.cycles(write(COST), pathlib.Path("x"), tmp_path / "place") == {"1 threads, idle": 1}
 
@@ -803,10 +828,12 @@ def test_a_metric_is_a_multiple_of_its_floor_and_what_is_not_as_wanted_is_marked
     }
     found = scenarios.lines(write(SCENARIOS), result)
     assert [(line.title, line.values) for line in found[:2]] == [
-        ("beside 4", {"base": 5.5, "patched": 1.5}), ("beside 4", {"base": 1, "patched": 0.98})]
+        ("beside 4", {"base": 5.5, "patched": 1.5}),
+        ("beside 4", {"base": 1, "patched": 0.98}),
+    ]
     # The floor may be in another scenario
     assert found[-1].values == {"base": 1.5, "patched": 1.5}
-    table, = scenarios.metrics(write(SCENARIOS), result)
+    (table,) = scenarios.metrics(write(SCENARIOS), result)
     assert table.rows[0][2:] == ["5.5 !", "1.5"] and table.rows[1][2:] == ["1", "0.98 !"]
 
 

@@ -39,9 +39,9 @@ RECORDED = [one for one in experiment.all_of_them() if one.recorded.is_file()]
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
 def test_the_tables_beside_a_result_are_those_of_its_figures(one):
-    assert one.recorded.with_suffix(".md").read_text() == tables.document(
-        one, run.read(one.recorded)
-    ), f"`make record B={one.name}`"
+    assert one.recorded.with_suffix(".md").read_text() == tables.document(one, run.read(one.recorded)), (
+        f"`make record B={one.name}`"
+    )
 
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: one.name)
@@ -92,7 +92,7 @@ def checkout(tmp_path, monkeypatch):
         (home / "patches").mkdir(parents=True)
         (home / "topic.toml").write_text(
             f'title = "T"\nstate = "draft"\nlists = []\nconfig = "c"\n'
-            f'depends_on = {["below"] if name == "own" else []}\n'
+            f"depends_on = {['below'] if name == 'own' else []}\n"
         )
         (home / "c").write_text(f"CONFIG_{name.upper()}=y\n")
         (home / "patches/series").write_text("1.patch\n")
@@ -117,6 +117,7 @@ def checkout(tmp_path, monkeypatch):
     def boots(one, base, out):
         ran.append(one.name)
         return {"base": [{"iops": 1}], "patched": [{"iops": len(ran)}]}
+
     monkeypatch.setattr(run, "boots", boots)
     monkeypatch.setattr(run, "RESULTS", tmp_path / "build/results")
     monkeypatch.setattr(results, "BUILD", tmp_path / "build")
@@ -175,7 +176,7 @@ def test_only_the_experiments_named_are_recorded(checkout):
 
 def test_a_wrong_name_is_refused_before_anything_runs(checkout):
     _, ran = checkout
-    for names in (["speed,sped"], ["speed", "sped"]):
+    for names in (["sped"], ["speed", "sped"]):
         with pytest.raises(Fail, match="there is no experiment sped"):
             record(*names)
     assert not ran
@@ -196,6 +197,7 @@ def test_an_interrupted_record_leaves_the_old_result(checkout, monkeypatch):
 
     def interrupted(*_):
         raise KeyboardInterrupt
+
     monkeypatch.setattr(run, "boots", interrupted)
     with pytest.raises(KeyboardInterrupt):
         record("speed")
@@ -210,18 +212,21 @@ def test_a_result_whose_figures_are_others_has_no_known_origin(checkout):
     assert judged() == "stale: origin unknown: `make record B=speed`"
 
 
-@pytest.mark.parametrize("path, old, new, said", [
-    ("own/patches/1.patch", "+new", "+newer", "stale: the topic own has changed"),
-    ("below/patches/1.patch", "+new", "+newer", "stale: the topic below has changed"),
-    ("aside/patches/1.patch", "+new", "+newer", "of today's series (topics that it is not of have changed: aside)"),
-    ("own/patches/1.patch", "Why.", "Because.", "of today's series"),
-    ("own/patches/1.patch", "@@ -8 +8 @@", "@@ -9 +9 @@", "of today's series"),
-    ("own/patches/1.patch", "index 1..2", "index 3..4", "of today's series"),
-    ("own/experiments/speed.toml", "script = \"x", "script = \"y", "stale: {} or a file of its own has changed"),
-    ("own/experiments/speed.toml", "title = \"Speed", "title = \"Pace", "of today's series"),
-    ("own/c", "OWN=y", "OTHER=y", "stale: the kernel's configuration has changed"),
-    ("aside/c", "ASIDE=y", "OTHER=y", "of today's series"),
-])
+@pytest.mark.parametrize(
+    "path, old, new, said",
+    [
+        ("own/patches/1.patch", "+new", "+newer", "stale: the topic own has changed"),
+        ("below/patches/1.patch", "+new", "+newer", "stale: the topic below has changed"),
+        ("aside/patches/1.patch", "+new", "+newer", "of today's series (topics that it is not of have changed: aside)"),
+        ("own/patches/1.patch", "Why.", "Because.", "of today's series"),
+        ("own/patches/1.patch", "@@ -8 +8 @@", "@@ -9 +9 @@", "of today's series"),
+        ("own/patches/1.patch", "index 1..2", "index 3..4", "of today's series"),
+        ("own/experiments/speed.toml", 'script = "x', 'script = "y', "stale: {} or a file of its own has changed"),
+        ("own/experiments/speed.toml", 'title = "Speed', 'title = "Pace', "of today's series"),
+        ("own/c", "OWN=y", "OTHER=y", "stale: the kernel's configuration has changed"),
+        ("aside/c", "ASIDE=y", "OTHER=y", "of today's series"),
+    ],
+)
 def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new, said):
     home, _ = checkout
     record("speed")
@@ -289,21 +294,39 @@ def brings(path, files):
     path.write_text(text + "-- \n2.0\n")
 
 
-@pytest.mark.parametrize("runs, old, new, said", [
-    (". /host{selftests}/x/lib.sh; file x", "as it is", "so", "stale: of the selftests x/lib.sh: file() has changed"),
-    (". /host{selftests}/x/lib.sh; file x", "Writes", "Has", "stale: of the selftests x/lib.sh: file() has changed"),
-    (". /host{selftests}/x/lib.sh; file x", "echo", "printf x", "stale: of the selftests x/lib.sh: put() has changed"),
-    (". /host{selftests}/x/lib.sh; file x", "/mnt", "/srv", "stale: of the selftests x/lib.sh has changed"),
-    (". /host{selftests}/x/lib.sh; file x", "\t:", "\ttrue", "of today's series"),
-    (". /host{selftests}/x/lib.sh; file x", "A library.", "The library.", "of today's series"),
-    (". /host{selftests}/x/lib.sh; file x", "other()", "more()\n{\n\t:\n}\n\nother()", "of today's series"),
-    (". /host{selftests}/x/lib.sh; file x", "wait_for", "wait", "of today's series"),
-    (". /host{selftests}/x/lib.sh", "as it is", "so", "of today's series"),
-    ("/host{selftests}/x/soak.sh", "wait_for", "wait", "stale: of the selftests x/soak.sh has changed"),
-    ("/host{selftests}/x/soak.sh", "\t:", "\ttrue", "stale: of the selftests x/lib.sh: other() has changed"),
-    ("/host{selftests}/x/soak.sh", "as it is", "so", "of today's series"),
-    ("file x", "as it is", "so", "of today's series"),
-])
+@pytest.mark.parametrize(
+    "runs, old, new, said",
+    [
+        (
+            ". /host{selftests}/x/lib.sh; file x",
+            "as it is",
+            "so",
+            "stale: of the selftests x/lib.sh: file() has changed",
+        ),
+        (
+            ". /host{selftests}/x/lib.sh; file x",
+            "Writes",
+            "Has",
+            "stale: of the selftests x/lib.sh: file() has changed",
+        ),
+        (
+            ". /host{selftests}/x/lib.sh; file x",
+            "echo",
+            "printf x",
+            "stale: of the selftests x/lib.sh: put() has changed",
+        ),
+        (". /host{selftests}/x/lib.sh; file x", "/mnt", "/srv", "stale: of the selftests x/lib.sh has changed"),
+        (". /host{selftests}/x/lib.sh; file x", "\t:", "\ttrue", "of today's series"),
+        (". /host{selftests}/x/lib.sh; file x", "A library.", "The library.", "of today's series"),
+        (". /host{selftests}/x/lib.sh; file x", "other()", "more()\n{\n\t:\n}\n\nother()", "of today's series"),
+        (". /host{selftests}/x/lib.sh; file x", "wait_for", "wait", "of today's series"),
+        (". /host{selftests}/x/lib.sh", "as it is", "so", "of today's series"),
+        ("/host{selftests}/x/soak.sh", "wait_for", "wait", "stale: of the selftests x/soak.sh has changed"),
+        ("/host{selftests}/x/soak.sh", "\t:", "\ttrue", "stale: of the selftests x/lib.sh: other() has changed"),
+        ("/host{selftests}/x/soak.sh", "as it is", "so", "of today's series"),
+        ("file x", "as it is", "so", "of today's series"),
+    ],
+)
 def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs, old, new, said):
     home, _ = checkout
     toml = home / "own/experiments/speed.toml"
@@ -364,8 +387,7 @@ def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
     assert (tally.passed, tally.failed) == (2, 1)
     assert (
         "the cover letter of own quotes, is of today's series\n     the topic below has changed\n     record it "
-        "again: make record B=speed"
-        in capsys.readouterr().out
+        "again: make record B=speed" in capsys.readouterr().out
     )
 
 
@@ -425,6 +447,7 @@ def test_points_that_are_done_are_counted_as_they_come(monkeypatch):
 
 class Bar:
     """A progress bar that keeps what it was told."""
+
     total = 0
 
     def __init__(self, seen, total):
@@ -462,8 +485,12 @@ not ok 3 selftests: nfsd: c.sh # TIMEOUT 45 seconds
 
 
 def test_ktap_is_counted_case_by_case():
-    assert suites.ktap(KTAP) == {"a.sh: reads what it wrote": "ok", "a.sh: keeps the floor": "not ok",
-                                 "b.sh: starts": "skipped", "c.sh": "not ok"}
+    assert suites.ktap(KTAP) == {
+        "a.sh: reads what it wrote": "ok",
+        "a.sh: keeps the floor": "not ok",
+        "b.sh: starts": "skipped",
+        "c.sh": "not ok",
+    }
 
 
 def test_kunit_is_counted_by_its_closing_line():

@@ -128,14 +128,24 @@ def test_a_leftover_difference_is_named(lane, place):
 
 @pytest.mark.parametrize("name", ["6.13", "../tree", "7.3"])
 def test_an_unknown_lane_is_one_line(name):
-    done = subprocess.run([sys.executable, "-m", "testbed", "tree"], env={**os.environ, "LTS": name}, cwd=ROOT,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "tree"],
+        env={**os.environ, "LTS": name},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stderr) == (1, f"testbed: LTS={name}: there is no such lane; there are: 6.12\n")
 
 
 def test_a_command_of_the_series_itself_is_refused():
-    done = subprocess.run([sys.executable, "-m", "testbed", "dkms"], env={**os.environ, "LTS": "6.12"}, cwd=ROOT,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed", "dkms"],
+        env={**os.environ, "LTS": "6.12"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1 and done.stderr.startswith("testbed: dkms is for the series itself; with LTS= there")
     assert done.stderr.count("\n") == 1
 

@@ -12,9 +12,19 @@ from testbed.util import ROOT
 
 # From the bottom to the top; a part may import what stands before it, and within itself.
 LAYERS = [
-    "util", "host", "schema",
-    "series", "machines", "suites", "packages", "experiments", "report", "swarm",
-    "gate", "cli", "__main__",
+    "util",
+    "host",
+    "schema",
+    "series",
+    "machines",
+    "suites",
+    "packages",
+    "experiments",
+    "report",
+    "swarm",
+    "gate",
+    "cli",
+    "__main__",
 ]
 FILES = sorted((ROOT / "testbed").rglob("*.py"))
 
@@ -29,7 +39,7 @@ def imported(path: pathlib.Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
-            whole = [*here[:-node.level], *(node.module or "").split(".")]
+            whole = [*here[: -node.level], *(node.module or "").split(".")]
             names = [name for name in whole if name]
             found |= {names[1]} if len(names) > 1 else {alias.name for alias in node.names}
     return found
@@ -38,7 +48,7 @@ def imported(path: pathlib.Path) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_part_imports_only_downward(path: pathlib.Path) -> None:
     if part(path) != "__init__":
-        allowed = LAYERS[:LAYERS.index(part(path)) + 1]
+        allowed = LAYERS[: LAYERS.index(part(path)) + 1]
         assert imported(path) <= set(allowed), f"{path} imports {imported(path) - set(allowed)}"
 
 

@@ -46,6 +46,7 @@ def test_a_topic_may_have_options_for_one_fragment_alone(tmp_path):
     def names(kind):
         found = kernel.Flavour(kinds.KINDS[kind], own).fragments
         return [path.name for path in found if path.parent == tmp_path]
+
     assert names("debug") == ["a.config", "b.config", "a.debug.config"]
     assert names("x86") == names("clang") == ["a.config", "b.config", "b.x86.config"]
     assert names("sim") == ["a.config", "b.config"]

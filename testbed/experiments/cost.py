@@ -78,10 +78,14 @@ def instructions(experiment: Experiment, executable: pathlib.Path, place: pathli
         )
     machines.verdict(place / "console", place / "exit", 0, 0)
     if len(passes) != len(cost["instructions"]):
-        raise Fail(f"{experiment.where}: {len(passes)} passes from {cost['begin']} to {cost['end']} were seen, "
-                   f"{len(cost['instructions'])} were asked for; see {place}/console")
-    return {what: {name: number / cost["rounds"] for name, number in sorted(one.items()) if not UML.match(name)}
-            for what, one in zip(cost["instructions"], passes)}
+        raise Fail(
+            f"{experiment.where}: {len(passes)} passes from {cost['begin']} to {cost['end']} were seen, "
+            f"{len(cost['instructions'])} were asked for; see {place}/console"
+        )
+    return {
+        what: {name: number / cost["rounds"] for name, number in sorted(one.items()) if not UML.match(name)}
+        for what, one in zip(cost["instructions"], passes)
+    }
 
 
 def cycles(experiment: Experiment, executable: pathlib.Path, place: pathlib.Path) -> dict[str, float]:

@@ -29,12 +29,20 @@ SOURCES: schema.Schema = {
     "items": {"type": "string", "pattern": "^[A-Za-z0-9._/-]+$"},
 }
 DEPTHS: schema.Schema = {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT}
-COUNTS = schema.table({
-    # The program and what stands for the kernel's own headers, beside the TOML.
-    "program": PLAIN, "shim": PLAIN, "shimmed": schema.STRINGS,
-    # Of the kernel: files, and headers of include/linux; one that a kernel does not have yet is left out.
-    "sources": SOURCES, "headers": SOURCES,
-    "depths": DEPTHS, "pass_depths": DEPTHS, "passes": schema.COUNT})
+COUNTS = schema.table(
+    {
+        # The program and what stands for the kernel's own headers, beside the TOML.
+        "program": PLAIN,
+        "shim": PLAIN,
+        "shimmed": schema.STRINGS,
+        # Of the kernel: files, and headers of include/linux; one that a kernel does not have yet is left out.
+        "sources": SOURCES,
+        "headers": SOURCES,
+        "depths": DEPTHS,
+        "pass_depths": DEPTHS,
+        "passes": schema.COUNT,
+    }
+)
 REQUIRED = {"counts": COUNTS, "kernels": {**KERNELS, "type": "object"}}
 OPTIONAL = {"repeats": {"const": 1, "description": "it is 1: counts are the same each time"}}
 CACHES = ("--D1=32768,8,64", "--I1=32768,8,64", "--LL=1048576,16,64")
@@ -64,8 +72,9 @@ def build(experiment: Experiment, base: Base, out: pathlib.Path) -> dict[str, pa
         (place / "linux").mkdir(parents=True)
         for header in about["shimmed"]:
             (place / "linux" / header).write_text(f'#include "{about["shim"]}"\n')
-        wanted = {f"include/linux/{header}": place / "linux" / header for header in about["headers"]} \
-            | {source: place / pathlib.Path(source).name for source in about["sources"]}
+        wanted = {f"include/linux/{header}": place / "linux" / header for header in about["headers"]} | {
+            source: place / pathlib.Path(source).name for source in about["sources"]
+        }
         for path, target in wanted.items():
             text = git(base.repo, "show", f"{commit}:{path}", check=False)
             if not text.returncode:

@@ -41,8 +41,13 @@ from ..util import Fail, digest
 PATTERN = r"[a-z0-9][a-z0-9-]*"
 KERNEL = r"[A-Za-z0-9][A-Za-z0-9=._-]*"
 KERNELS: schema.Schema = {
-    "type": ["array", "object"], "minItems": 1, "minProperties": 1, "uniqueItems": True, "items": schema.STRING,
-    "propertyNames": {"pattern": f"^{KERNEL}$"}, "additionalProperties": schema.STRING,
+    "type": ["array", "object"],
+    "minItems": 1,
+    "minProperties": 1,
+    "uniqueItems": True,
+    "items": schema.STRING,
+    "propertyNames": {"pattern": f"^{KERNEL}$"},
+    "additionalProperties": schema.STRING,
 }
 COMMON = {
     "kind": schema.STRING,
@@ -76,6 +81,7 @@ SHOWN = {"title", "question", "tables", "headline", "bars", "grid", "metrics", "
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """A checked experiment."""
+
     name: str
     path: pathlib.Path
     topic: Topic

@@ -21,23 +21,39 @@ from .table import Bars, Grid, Point, Result, Table
 
 MACHINES = machines()
 GUEST = schema.table({"script": schema.STRING}, prepare=schema.STRING)
-METRIC = schema.table({"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
-                      min={"type": "number"}, max={"type": "number"},
-                      # As a multiple of the same on the first kernel, in the same turn.
-                      over_first={"const": True})
+METRIC = schema.table(
+    {"title": schema.STRING, "field": {"type": "string", "pattern": r"^\w+(\.\w+)*$"}},
+    min={"type": "number"},
+    max={"type": "number"},
+    # As a multiple of the same on the first kernel, in the same turn.
+    over_first={"const": True},
+)
 REQUIRED = {"guest": GUEST, "metrics": {"type": "array", "minItems": 1, "items": METRIC}}
-BARS = schema.table({
-    "title": schema.STRING, "up": schema.STRING, "floor_name": schema.STRING,
-    # What a bar is called, and the field it is of; all are multiples of what is called floor_name.
-    "fields": {**schema.mapping(METRIC["properties"]["field"]), "minProperties": 1}})
-GRID = schema.table({
-    "title": schema.STRING, "field": METRIC["properties"]["field"],
-    # What the field is divided by.
-    "unit": {"type": "number", "exclusiveMinimum": 0},
-    # Names of the sweep: rows and columns of panels, a panel's ticks, and lines, one for each value and kernel.
-    "rows": schema.STRING, "columns": schema.STRING, "across": schema.STRING, "lines": schema.STRING},
+BARS = schema.table(
+    {
+        "title": schema.STRING,
+        "up": schema.STRING,
+        "floor_name": schema.STRING,
+        # What a bar is called, and the field it is of; all are multiples of what is called floor_name.
+        "fields": {**schema.mapping(METRIC["properties"]["field"]), "minProperties": 1},
+    }
+)
+GRID = schema.table(
+    {
+        "title": schema.STRING,
+        "field": METRIC["properties"]["field"],
+        # What the field is divided by.
+        "unit": {"type": "number", "exclusiveMinimum": 0},
+        # Names of the sweep: rows and columns of panels, a panel's ticks, and lines, one for each value and kernel.
+        "rows": schema.STRING,
+        "columns": schema.STRING,
+        "across": schema.STRING,
+        "lines": schema.STRING,
+    },
     # Values of the rest of the sweep, and what the lines are called.
-    at=schema.mapping({}), names=schema.mapping(schema.STRING))
+    at=schema.mapping({}),
+    names=schema.mapping(schema.STRING),
+)
 OPTIONAL: dict[str, schema.Schema] = {"bars": BARS, "grid": GRID, "sweep": sweep.SWEEP}
 # In the script {name} is the value at the point, {point} what the point's file is called; other braces are the shell's.
 BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -177,7 +193,9 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
     names = list(experiment.data.get("sweep", {}))
     rows, first = [], next(iter(result))
     columns = [
-        (metric, built) for metric in experiment.data["metrics"] for built in result
+        (metric, built)
+        for metric in experiment.data["metrics"]
+        for built in result
         if built != first or "over_first" not in metric
     ]
     for index, point in enumerate(result[first]):

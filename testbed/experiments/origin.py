@@ -22,6 +22,7 @@ Origin = dict[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Judgement:
     """What has changed since a result was recorded; of today's series if nothing has."""
+
     # In this repository, of what the result is of: it has to be recorded again.
     changed: list[str]
     # Outside of it: the base, the guest's packages, the compiler.

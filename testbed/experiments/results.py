@@ -102,12 +102,17 @@ def figures(base: Base, tally: Tally) -> None:
         if not experiment.exact:
             continue
         again = [run.run(experiment, base, BUILD / "figures" / turn) for turn in ("first", "second")]
-        tally.that(f"two runs of {name} give the same bytes",
-                   "" if again[0].read_bytes() == again[1].read_bytes() else f"diff {again[0]} {again[1]}")
+        tally.that(
+            f"two runs of {name} give the same bytes",
+            "" if again[0].read_bytes() == again[1].read_bytes() else f"diff {again[0]} {again[1]}",
+        )
         judged = origin.judge(experiment, base)
         if judged.elsewhere:
             say(f"{name} is not compared with the recorded result: {'; '.join(judged.elsewhere)}")
         else:
-            tally.that(f"they are the bytes that the README's table and picture of {name} were made from",
-                       "" if again[0].read_bytes() == experiment.recorded.read_bytes() else
-                       f"diff {experiment.recorded} {again[0]}; `make record B={name}` if it is meant")
+            tally.that(
+                f"they are the bytes that the README's table and picture of {name} were made from",
+                ""
+                if again[0].read_bytes() == experiment.recorded.read_bytes()
+                else f"diff {experiment.recorded} {again[0]}; `make record B={name}` if it is meant",
+            )

@@ -79,9 +79,11 @@ def watched(what: str, done: Callable[[], int], total: int, unit: str = "points"
     """A progress bar of how many of `total` are done, looked at every second."""
     over = threading.Event()
     with bar(total, what, unit) as progress:
+
         def watch() -> None:
             while not over.wait(1):
                 progress.update(max(done() - progress.n, 0))
+
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
@@ -115,9 +117,10 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
 
     # On real time a guest keeps every CPU it has busy.
     at_once = len(os.sched_getaffinity(0)) if kinds.simulated(experiment.machine) else 1
-    with watched(experiment.name, done, len(points) * len(made)), concurrent.futures.ThreadPoolExecutor(
-        at_once
-    ) as pool:
+    with (
+        watched(experiment.name, done, len(points) * len(made)),
+        concurrent.futures.ThreadPoolExecutor(at_once) as pool,
+    ):
         running = {
             name: pool.submit(boot, experiment, experiment.machine, path, text, wheres[name])
             for name, path in made.items()

@@ -50,7 +50,7 @@ def count(
     os.waitpid(child, 0)
     address = at[begin]
     text = libc.ptrace(PEEKTEXT, child, address, 0)
-    libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
+    libc.ptrace(POKETEXT, child, address, text & ~0xFF | 0xCC)
     passes: list[Counter[str]] = []
     pending, stepping = 0, False
     by_address: Counter[int] = Counter()
@@ -76,7 +76,7 @@ def count(
             by_address.clear()
             stepping = False
             if len(passes) < times:
-                libc.ptrace(POKETEXT, child, address, text & ~0xff | 0xcc)
+                libc.ptrace(POKETEXT, child, address, text & ~0xFF | 0xCC)
         else:
             by_address[rip] += 1
     return passes

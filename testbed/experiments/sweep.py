@@ -11,8 +11,11 @@ from ..util import Fail
 from .table import Point
 
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-PLAIN: Schema = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
-                 "description": "a name is made of letters, digits, '.', '_' and '-'"}
+PLAIN: Schema = {
+    "type": "string",
+    "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    "description": "a name is made of letters, digits, '.', '_' and '-'",
+}
 VALUE: Schema = {"type": ["integer", "string"], "minimum": 0, "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"}
 SWEEP: Schema = {
     "type": "object",
@@ -39,10 +42,10 @@ def names(text: str, where: str) -> set[str]:
             (name, spec, conversion) for _, name, spec, conversion in string.Formatter().parse(text) if name is not None
         ]
     except ValueError as error:
-        raise Fail(f"{where}: \"{text}\": {error}; a brace that is meant is written twice") from error
+        raise Fail(f'{where}: "{text}": {error}; a brace that is meant is written twice') from error
     for name, spec, conversion in found:
         if not name.isidentifier() or spec or conversion:
-            raise Fail(f"{where}: \"{text}\": {{{name}{':' + spec if spec else ''}}} is no name of the sweep's")
+            raise Fail(f'{where}: "{text}": {{{name}{":" + spec if spec else ""}}} is no name of the sweep\'s')
     return {name for name, _, _ in found}
 
 
@@ -55,7 +58,7 @@ def check(
     for text in [*texts, *titles]:
         for name in sorted(names(text, where) - sweep.keys()):
             raise Fail(
-                f"{where}: \"{text}\": {{{name}}} is no name of the sweep's ({', '.join(sweep) or 'there is none'})"
+                f'{where}: "{text}": {{{name}}} is no name of the sweep\'s ({", ".join(sweep) or "there is none"})'
             )
     for name in sweep:
         if name not in need and name not in used:

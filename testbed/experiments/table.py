@@ -11,6 +11,7 @@ Result = dict[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Table:
     """A heading for each column and a cell for each heading in every row; `left`: the columns that are text."""
+
     head: list[str]
     rows: list[list[Any]]
     caption: str = ""
@@ -20,6 +21,7 @@ class Table:
 @dataclasses.dataclass(frozen=True)
 class Curves:
     """A line for each kernel over a sweep's values, times in ms, beside a time that all are held against."""
+
     title: str
     across: str
     up: str
@@ -33,6 +35,7 @@ class Curves:
 @dataclasses.dataclass(frozen=True)
 class Line:
     """A metric at a point, for each kernel, with what is wanted of it."""
+
     title: str
     metric: dict[str, Any]
     point: Point
@@ -48,6 +51,7 @@ class Line:
 @dataclasses.dataclass(frozen=True)
 class Panels:
     """Small multiples: a row for each of `rows` ({name: {heading: kernel}}), in it a panel for each list of lines."""
+
     rows: dict[str, dict[str, str]]
     panels: dict[str, list[Line]]
 
@@ -55,6 +59,7 @@ class Panels:
 @dataclasses.dataclass(frozen=True)
 class Bars:
     """A bar for each of `values` at each tick, on a logarithmic scale and beside what all are multiples of."""
+
     title: str
     up: str
     ticks: list[Any]
@@ -66,6 +71,7 @@ class Bars:
 @dataclasses.dataclass(frozen=True)
 class Grid:
     """Panels in rows and columns; in each, over the same ticks, lines by their names and the kernel they are of."""
+
     title: str
     ticks: list[Any]
     # {row: {column: {line: {kernel: values}}}}
@@ -75,6 +81,7 @@ class Grid:
 @dataclasses.dataclass(frozen=True)
 class Dots:
     """A panel for each figure, in it a dot for each pair of it on one side and on another: (across, up, bad)."""
+
     title: str
     across: str
     up: str

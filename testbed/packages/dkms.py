@@ -135,8 +135,10 @@ def theirs(base: Base, topics: list[Topic]) -> set[str]:
     line = rf"^\s*#\s*include\s+[<\"](uapi/)?({'|'.join(map(re.escape, sorted(set(names.values()))))})[>\"]"
     said = git(base.repo, "grep", "-E", line, base.commit, "--", "*.[chS]", ":!tools", ":!Documentation", check=False)
     users = [found.split(":", 2)[1:] for found in said.stdout.splitlines()]
-    found = {path: [user for user, text in users if re.search(rf"\b{re.escape(name)}[>\"]", text)]
-             for path, name in names.items()}
+    found = {
+        path: [user for user, text in users if re.search(rf"\b{re.escape(name)}[>\"]", text)]
+        for path, name in names.items()
+    }
     return {path for path, files in found.items() if files and all(map(ours, files))}
 
 

@@ -127,10 +127,12 @@ def parts() -> dict[str, dict[str, Part]]:
         if in_lane(experiments.find(name), version).is_file()
     }
     tables = {name: functools.partial(headline, name) for name in experiments.shown()}
-    return {"README.md": {"topics": topics, **tables},
-            **({"docs/administrators.md": dict(lanes)} if lanes else {}),
-            "docs/contributors.md": {"mutants": mutants},
-            "docs/maintainers.md": {"state": addressees, "upstream": upstream}}
+    return {
+        "README.md": {"topics": topics, **tables},
+        **({"docs/administrators.md": dict(lanes)} if lanes else {}),
+        "docs/contributors.md": {"mutants": mutants},
+        "docs/maintainers.md": {"state": addressees, "upstream": upstream},
+    }
 
 
 def stale() -> list[str]:

@@ -32,6 +32,7 @@ def draw(experiment: Experiment, path: pathlib.Path, stem: pathlib.Path) -> bool
 
 def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Dots | Grid | Panels) -> None:
     import matplotlib
+
     matplotlib.use("Agg")
     size, dpi = (11, 150) if isinstance(found, Curves) else (9, 130)
     with matplotlib.rc_context({"svg.hashsalt": "knfsd-queue", "svg.fonttype": "none", "font.size": size}):
@@ -42,6 +43,7 @@ def save(path: pathlib.Path, stem: pathlib.Path, found: Bars | Curves | Dots | G
         figure.savefig(svg, metadata={"Date": None, "Description": drawn_from(path)})
         figure.savefig(png, dpi=dpi, metadata={"Software": None, "Description": drawn_from(path)})
     from matplotlib import pyplot
+
     pyplot.close(figure)
 
 

@@ -10,7 +10,6 @@ import pathlib
 import re
 
 from ..util import Fail, digest
-from . import tree
 from .base import Base, git
 from .topics import Topic
 
@@ -43,26 +42,28 @@ def bundle(
     base: Base,
     topic: Topic,
     version: int,
-    onto: str,
+    commits: tuple[str, str],
     letter: str,
     people: tuple[list[str], list[str]],
     prerequisites: list[str],
     path: pathlib.Path,
 ) -> None:
-    """Write the branch b4/NAME to the bundle `path`: the letter and the topic's patches, on the commit `onto`.
+    """Write the branch b4/NAME to the bundle `path`: the letter, then the patches between the two `commits`.
 
     The bundle also holds the patches of the topics it depends on, and needs nothing but the base.
     """
     check(topic, letter)
+    onto, head = commits
     to, cc = people
     lines = [*(f"To: {one}" for one in to), *(f"Cc: {one}" for one in cc)]
     addresses = "\n\n" + "\n".join(lines) if lines else ""
     record = json.dumps(tracking(topic, version, base, prerequisites), indent=2)
     branch = f"refs/heads/b4/{topic.name}"
+    git(base.repo, "checkout", "-q", "--force", "--detach", onto)
     message = f"{topic.subject}\n\n{letter}{addresses}\n\n{MAGIC}{record}\n"
-    first = git(base.repo, "commit-tree", f"{onto}^{{tree}}", "-p", onto, "-F", "-", stdin=message).stdout.strip()
-    head = tree.apply(base.repo, [topic], first, tree.ALONE, letters=False)
-    git(base.repo, "update-ref", branch, head)
+    git(base.repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message)
+    git(base.repo, "cherry-pick", "--no-rerere-autoupdate", f"{onto}..{head}")
+    git(base.repo, "update-ref", branch, "HEAD")
     try:
         git(base.repo, "bundle", "create", "-q", path, f"{base.commit}..{branch}")
     finally:

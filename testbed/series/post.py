@@ -158,7 +158,7 @@ def write(
             cover.write_text(letter.replace("*** BLURB HERE ***", text))
             needed = re.findall(r"^prerequisite-patch-id: (\w+)$", letter, re.M)
             with whole(bundle(place)) as file:
-                b4.bundle(base, topic, wanted, onto, text, (people, lists), needed, file)
+                b4.bundle(base, topic, wanted, (onto, head), text, (people, lists), needed, file)
 
 
 def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:

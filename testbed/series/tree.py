@@ -355,19 +355,22 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
             )
 
 
-def write_order(names: Iterable[str]) -> None:
+def write_order(names: Iterable[str], parked: Iterable[str]) -> None:
     """Bring topics/order up to date, unless it has the topics in this order already."""
     path = store.TOPICS / "order"
-    if not in_order(names):
+    if not in_order(names, parked):
         comments = [line for line in path.read_text().splitlines() if line.startswith("#")] if path.is_file() else []
-        kept = [topic.name for topic in store.everything() if topic.parked]
-        path.write_text("".join(f"{line}\n" for line in [*comments, *names, *kept]))
+        path.write_text("".join(f"{line}\n" for line in [*comments, *names, *parked]))
 
 
-def in_order(names: Iterable[str]) -> bool:
+def in_order(names: Iterable[str], parked: Iterable[str]) -> bool:
     """Whether topics/order has these topics, each in a line, in this order; parked ones may be anywhere."""
-    parked = [topic.name for topic in store.everything() if topic.parked]
     return [name for name in store.listed(store.TOPICS / "order") if name not in parked] == list(names)
+
+
+def parked() -> list[str]:
+    """The topics that are kept and not applied: no tree has them."""
+    return [topic.name for topic in store.everything() if topic.parked]
 
 
 def export() -> None:
@@ -392,12 +395,13 @@ def export() -> None:
         if lane():
             lanes.write(lane_files())
         else:
+            kept = parked()
             with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
                 new = pathlib.Path(place)
                 covers = write_patches(new)
                 agreed(covers)
                 replace(new, covers)
-            write_order(covers)
+            write_order(covers, kept)
         write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
         say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
 
@@ -447,7 +451,7 @@ def check_exported() -> None:
         with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
             new = pathlib.Path(place)
             names = list(write_patches(new))
-            differ = different(new, store.TOPICS) + ["order"] * (not in_order(names))
+            differ = different(new, store.TOPICS) + ["order"] * (not in_order(names, parked()))
     if differ:
         raise Fail(
             f"{TREE.name}/ holds commits that topics/ does not; `make export` writes:\n"

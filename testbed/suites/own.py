@@ -23,6 +23,7 @@ def lint(tally: Tally) -> None:
     """Each is a check."""
     tally.suite = "lint"
     tally.run("ruff finds nothing in the testbed", lambda: run(ruff(), "check", "--no-cache", "-q", *WHAT, cwd=ROOT))
+    tally.run("it is in ruff's format", lambda: run(ruff(), "format", "--check", "--no-cache", "-q", *WHAT, cwd=ROOT))
     tally.run(
         "mypy finds nothing in the testbed",
         lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),

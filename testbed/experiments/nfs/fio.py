@@ -60,9 +60,13 @@ def script(experiment: Experiment, selftests: str) -> str:
             f"mkdir -p {where}",
             f"mount -t nfs -o {mount['options']} {mount['address']}:{mount['path']} {where} || exit 1",
         ]
-    lines += ["sleep 20  # an NFSv4 OPEN waits for the end of the grace period",
-              "cat > /tmp/jobs.fio <<'EOF'", setup["jobs"].rstrip(), "EOF",
-              "fio --output-format=json --output=/results/fio.json /tmp/jobs.fio || exit 1"]
+    lines += [
+        "sleep 20  # an NFSv4 OPEN waits for the end of the grace period",
+        "cat > /tmp/jobs.fio <<'EOF'",
+        setup["jobs"].rstrip(),
+        "EOF",
+        "fio --output-format=json --output=/results/fio.json /tmp/jobs.fio || exit 1",
+    ]
     lines += [f"umount /tmp/{mount['name']}" for mount in setup["mounts"]]
     return "\n".join(lines) + "\n"
 

@@ -90,7 +90,7 @@ def spread_of(one: dict[str, Any]) -> dict[str, Any]:
 def headline(experiment: Experiment, result: Result) -> Table:
     """A burst's median time by the sweep's value, base beside patched."""
     about = experiment.data["headline"]
-    name, = experiment.data["sweep"]
+    (name,) = experiment.data["sweep"]
     time = {
         kernel: [nfsload.group(point, about["of"])["burst_ns"]["p50"] for point in result[kernel]]
         for kernel in ("base", "patched")
@@ -118,10 +118,17 @@ def picture(experiment: Experiment, result: Result) -> Curves | None:
     if "headline" not in experiment.data:
         return None
     about = experiment.data["headline"]
-    name, = experiment.data["sweep"]
+    (name,) = experiment.data["sweep"]
     times = {
         kernel: [nfsload.group(point, about["of"])["burst_ns"]["p50"] / 1e6 for point in points]
         for kernel, points in result.items()
     }
-    return Curves(about["title"], about["across"], about["up"], [point[name] for point in result["base"][1:]],
-                  {kernel: values[1:] for kernel, values in times.items()}, times["base"][0], "alone on the server")
+    return Curves(
+        about["title"],
+        about["across"],
+        about["up"],
+        [point[name] for point in result["base"][1:]],
+        {kernel: values[1:] for kernel, values in times.items()},
+        times["base"][0],
+        "alone on the server",
+    )

@@ -84,6 +84,19 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
     """How many transports wait, and how many of them one dequeue of the base's reverses under its lock."""
     names = list(experiment.data["sweep"])
     head = [*names, "queued", "waiting, median", "waiting, most", "reversed at once, mean", "most"]
-    return [Table(head, [[*(point[name] for name in names), *(point[name] for name in ("queued", "median", "longest")),
-                          f"{point['queued'] / max(point['refills'], 1):.1f}", point["refill"]] for point in points],
-                  kernel if len(result) > 1 else "") for kernel, points in result.items()]
+    return [
+        Table(
+            head,
+            [
+                [
+                    *(point[name] for name in names),
+                    *(point[name] for name in ("queued", "median", "longest")),
+                    f"{point['queued'] / max(point['refills'], 1):.1f}",
+                    point["refill"],
+                ]
+                for point in points
+            ],
+            kernel if len(result) > 1 else "",
+        )
+        for kernel, points in result.items()
+    ]

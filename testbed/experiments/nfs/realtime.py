@@ -38,9 +38,15 @@ BENCHMARK = schema.table(
     # {kernel: a patch on the second one of the two, which makes another to compare with}
     instead=schema.mapping(schema.STRING),
 )
-LOAD = schema.table({"patch": schema.STRING, "measure": schema.STRING, "version": schema.STRING,
-                     "groups": nfsload.GROUPS,
-                     "threads": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT}})
+LOAD = schema.table(
+    {
+        "patch": schema.STRING,
+        "measure": schema.STRING,
+        "version": schema.STRING,
+        "groups": nfsload.GROUPS,
+        "threads": {"type": "array", "minItems": 1, "uniqueItems": True, "items": schema.COUNT},
+    }
+)
 REQUIRED = {
     "kernels": {**KERNELS, "type": "object"},
     "benchmark": BENCHMARK,
@@ -95,8 +101,11 @@ def benchmarks(base: Base, experiment: Experiment, out: pathlib.Path) -> dict[st
 def script(experiment: Experiment, place: str) -> str:
     """The guest's script: the load for each number of threads, with every file in the page cache."""
     load, version = experiment.data["load"], experiment.data["load"]["version"]
-    lines = [*server.up(experiment, place), f"measure={load['measure']}",
-             *(f"cat $EXPORT/{name} >/dev/null" for name in experiment.data["files"])]
+    lines = [
+        *server.up(experiment, place),
+        f"measure={load['measure']}",
+        *(f"cat $EXPORT/{name} >/dev/null" for name in experiment.data["files"]),
+    ]
     for threads in load["threads"]:
         lines += [
             f"nfsd_threads {threads}",
@@ -229,15 +238,24 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
         tables.append(Table([title, "before", "after", "after/before", "min and max", *more], rows, caption, left=(0,)))
 
     for state in ("cold", "warm"):
-        for what, name in (("least held", "lock held, least of 25"), ("held", "lock held, median of 25"),
-                           ("least first", "first dequeue, least of 25"), ("first", "first dequeue, median of 25"),
-                           ("least mean", "mean of all dequeues, least of 25")):
+        for what, name in (
+            ("least held", "lock held, least of 25"),
+            ("held", "lock held, median of 25"),
+            ("least first", "first dequeue, least of 25"),
+            ("first", "first dequeue, median of 25"),
+            ("least mean", "mean of all dequeues, least of 25"),
+        ):
             one(f"{name}, {state}, entries waiting", {depth: f"{what} {state} {depth}" for depth in depths})
-    for what, name in (("one queue", "2 CPUs, each mostly takes what it put in"),
-                       ("handed over", "each entry goes from one CPU to the other")):
+    for what, name in (
+        ("one queue", "2 CPUs, each mostly takes what it put in"),
+        ("handed over", "each entry goes from one CPU to the other"),
+    ):
         for part in ("min", "p10", "median", "p90", "max"):
-            one(f"{name}: cycles an entry, {part} of 25, entries waiting",
-                {depth: f"{what}, {part} {depth}" for depth in depths}, others)
+            one(
+                f"{name}: cycles an entry, {part} of 25, entries waiting",
+                {depth: f"{what}, {part} {depth}" for depth in depths},
+                others,
+            )
     tables += interrupts(result)
     for what in ("min", "p50", "p90", "p99", "mean", "max"):
         one(
@@ -249,13 +267,17 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
 
 def interrupts(result: Result) -> list[Table]:
     """How often interrupts on one CPU hold up the other, and how long those dequeues take that had none themselves."""
-    total = {
-        name: {figure: sum(values) for figure, values in figures.items()} for name, figures in result.items()
-    }
+    total = {name: {figure: sum(values) for figure, values in figures.items()} for name, figures in result.items()}
     edges = sorted({int(figure.split()[1]) for figures in total.values() for figure in figures if "below" in figure})
     held = [
-        [name, of["interrupts"], of["dequeues"], of["held up"], f"{1000 * of['held up'] / of['interrupts']:.1f}",
-         of["found nothing"]]
+        [
+            name,
+            of["interrupts"],
+            of["dequeues"],
+            of["held up"],
+            f"{1000 * of['held up'] / of['interrupts']:.1f}",
+            of["found nothing"],
+        ]
         for name, of in total.items()
     ]
     spread = [
@@ -263,8 +285,19 @@ def interrupts(result: Result) -> list[Table]:
         for edge in edges[:-1]
     ]
     return [
-        Table(["with interrupts on both CPUs", "interrupts", "dequeues", "held up by the other CPU's",
-               "for 1000 interrupts", "found nothing"], held, "Sums over the repeats", left=(0,)),
+        Table(
+            [
+                "with interrupts on both CPUs",
+                "interrupts",
+                "dequeues",
+                "held up by the other CPU's",
+                "for 1000 interrupts",
+                "found nothing",
+            ],
+            held,
+            "Sums over the repeats",
+            left=(0,),
+        ),
         Table(["dequeues that took as many cycles or more", *total], spread, "", left=(0,)),
     ]
 

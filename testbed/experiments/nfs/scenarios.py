@@ -21,8 +21,9 @@ NUMBERS: dict[str, Callable[[Point, Metric], float]] = {
     "bursts": lambda point, metric: group(point, metric["of"])["burst_ns"]["mean"],
     "time": lambda point, metric: group(point, metric["of"])["elapsed_ns"],
     "share": lambda point, metric: each(point, metric["of"]) / each(point, metric["over"]),
-    "part": lambda point, metric: group(point, metric["of"])["interval"]["requests"]
-    / point["total"]["interval_requests"],
+    "part": lambda point, metric: (
+        group(point, metric["of"])["interval"]["requests"] / point["total"]["interval_requests"]
+    ),
     "longest": lambda point, metric: group(point, metric["of"])["latency_ns"]["max"],
     "rate": lambda point, metric: rate(point),
     "queued": lambda point, metric: point["pool"]["queued"] / point["total"]["requests"],
@@ -59,8 +60,15 @@ METRIC = schema.table(
     max=WANTED,
     panel=schema.STRING,
 )
-SCENARIO = schema.table({"name": sweep.PLAIN, "title": schema.STRING, "groups": nfsload.GROUPS,
-                         "metrics": {"type": "array", "minItems": 1, "items": METRIC}}, sweep=sweep.SWEEP)
+SCENARIO = schema.table(
+    {
+        "name": sweep.PLAIN,
+        "title": schema.STRING,
+        "groups": nfsload.GROUPS,
+        "metrics": {"type": "array", "minItems": 1, "items": METRIC},
+    },
+    sweep=sweep.SWEEP,
+)
 REQUIRED = {
     "server": server.SERVER,
     "files": server.FILES,
@@ -140,9 +148,9 @@ def check_place(experiment: Experiment, where: str, wanted: Point, own: dict[str
     if "scenario" in wanted:
         scenarios = {one["name"]: one for one in experiment.data["scenarios"]}
         if key == "skip" or wanted["scenario"] not in scenarios:
-            raise Fail(f"{where}: " + ("a metric skips points of its own scenario" if key == "skip" else
-                       f"there is no scenario {wanted['scenario']}{schema.meant(str(wanted['scenario']), scenarios)}; "
-                       f"there are: {', '.join(scenarios)}"))
+            name = str(wanted["scenario"])
+            there = f"there is no scenario {name}{schema.meant(name, scenarios)}; there are: {', '.join(scenarios)}"
+            raise Fail(f"{where}: " + ("a metric skips points of its own scenario" if key == "skip" else there))
         values = scenarios[wanted["scenario"]].get("sweep", {})
         if missing := values.keys() - wanted.keys():
             raise Fail(

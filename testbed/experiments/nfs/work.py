@@ -137,9 +137,15 @@ def metrics(experiment: Experiment, result: Result) -> list[Table]:
     rows = []
     for mount, task in dict.fromkeys(key[:2] for key in points[kernels[0]]):
         cells = [points[kernel][mount, task, background] for background in (ALONE, BACKGROUND) for kernel in kernels]
-        rows.append([task, mount, cells[0]["requests"] // len(cells[0]["elapsed_ns"]),
-                     *(f"{statistics.median(p['elapsed_ns']) / 1e9:.2f}" for p in cells),
-                     *(f"{100 * p['idle'] / max(p['requests'], 1):.0f} %" for p in cells)])
+        rows.append(
+            [
+                task,
+                mount,
+                cells[0]["requests"] // len(cells[0]["elapsed_ns"]),
+                *(f"{statistics.median(p['elapsed_ns']) / 1e9:.2f}" for p in cells),
+                *(f"{100 * p['idle'] / max(p['requests'], 1):.0f} %" for p in cells),
+            ]
+        )
     head = [
         f"{what}{kernel}{where}"
         for what in ("", "idle, ")
