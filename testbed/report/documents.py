@@ -70,12 +70,11 @@ def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
 
 
 def topics() -> str:
-    """The README's list of topics: how many patches each has, how many of them each lane has, and what it is about."""
+    """The README's list of what is applied: how many patches each topic and each lane of it has, and its subject."""
     rows = []
-    for topic in everything():
+    for topic in series():
         lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
-        subject = f"parked: {topic.subject}" if topic.parked else topic.subject
-        rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, subject])
+        rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, topic.subject])
     heads = ["topic", "patches", *LANES, "subject"]
     return table(heads, rows, left=(0, len(heads) - 1))
 
