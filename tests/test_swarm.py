@@ -160,7 +160,7 @@ def test_classes_of_groups() -> None:
         "late": {"late"},
     }
     assert server.fifth(load, load["groups"]["dear"]) == pytest.approx(0.2)
-    hang = {"paths": [{"wire_us": 1}] * 2, "depth": 1, "sizes": [4], "ms": 5000, "changes": [[1000, 1, 2_000_000]]}
+    hang = {"paths": [{"delay_us": 1}] * 2, "depth": 1, "sizes": [4], "ms": 5000, "changes": [[1000, 1, 2_000_000]]}
     assert paths.classes(hang) == {"all": {"all", "hang", "one-size"}}
 
 

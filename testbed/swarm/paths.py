@@ -3,16 +3,15 @@
 
 A load has
 
-    paths        a list of what each takes, in us: wire_us for each I/O, big_us more for one of 32 KiB or more, and
-                 gap_us for each after the one before, which is how a link of a certain rate looks
-    noise        what chance makes of wire_us, by this seed: a tenth of it for one in five, 50 times it for one of 1000
-    changes      [after ms, path, wire_us]: a path that becomes slower or faster, or hangs for as long as that is
+    paths        a list of them: delay_us is what each answer takes, mbit the rate of a link, in either direction
+    changes      [after ms, path, delay_us]: a path that becomes slower or faster, or hangs for as long as that is
     namespaces   how many disks, each with so many I/Os in flight as depth says
     sizes        in KiB, of which each I/O has one by chance
     writes       of a hundred I/Os
     ms           how long it lasts, after ramp_ms
+    seed         of what is chance in the load itself
 
-The paths are nvme-loop's, delayed by a test-only kernel.
+The paths are NVMe over TCP to a target in a network namespace, behind netem, so it needs no kernel of its own.
 """
 
 import json
@@ -25,7 +24,7 @@ from ..util import Fail
 from .draw import Dice, Load
 
 US: schema.Schema = {"type": "integer", "minimum": 0, "maximum": 60_000_000}
-PATH = schema.table({"wire_us": US}, big_us=US, gap_us=US)
+PATH = schema.table({"delay_us": US}, mbit=schema.COUNT)
 LOAD = schema.table(
     {
         "paths": {"type": "array", "minItems": 1, "maxItems": 8, "items": PATH},
@@ -34,7 +33,6 @@ LOAD = schema.table(
         "ms": schema.COUNT,
     },
     namespaces={"type": "integer", "minimum": 1, "maximum": 32},
-    noise={"type": "integer", "minimum": 0, "maximum": 2**32 - 1},
     writes={"type": "integer", "minimum": 0, "maximum": 100},
     ramp_ms={"type": "integer", "minimum": 0},
     seed={"type": "integer", "minimum": 0},
@@ -58,11 +56,10 @@ CLASSES = {
     "changes": "of a load in which a path becomes slower or faster",
     "one-size": "of a load with I/Os of one size",
     "sizes": "of a load with I/Os below 32 KiB and others",
-    "noise": "of a load with noise",
 }
 BIG = 32
 # A load is drawn again if it would have more I/Os than these.
-REPLIES = 25_000
+REPLIES = 6_000
 HANG = 1_000_000
 
 
@@ -76,12 +73,9 @@ def draw(seed: int) -> Load:
 
 def once(dice: Dice) -> Load:
     many = dice.one_of([2, 2, 2, 3, 4, 8])
-    wire = dice.between(50, 20_000)
-    model = {"wire_us": wire}
-    if dice.chance(0.3):
-        model["gap_us"] = dice.between(20, 2_000)
-    if dice.chance(0.3):
-        model["big_us"] = dice.between(100, 10_000)
+    model = {"delay_us": dice.between(100, 20_000)}
+    if dice.chance(0.4):
+        model["mbit"] = dice.between(20, 2_000)
     paths = [dict(model) for _ in range(many)]
     for path in paths[1:] if dice.chance(0.6) else []:
         for key in path:
@@ -97,18 +91,16 @@ def once(dice: Dice) -> Load:
         "seed": round(dice.random() * 1e6),
     }
     load["depth"] = max(load["depth"] // load["namespaces"], 1)
-    if dice.chance(0.3):
-        load["noise"] = round(dice.random() * 1e9) + 1
     if dice.chance(0.35):
         which, at = int(dice.random() * many), round(load["ms"] * (0.2 + 0.3 * dice.random()))
-        own = load["paths"][which]["wire_us"]
+        own = load["paths"][which]["delay_us"]
         if dice.chance(0.5):
             load["ms"] = max(load["ms"], 3_000)
             took = dice.one_of([1, 2, 5, 10])
             load["ms"] += 1000 * took
             # What is sent while it hangs is answered when it no longer does.
             load["changes"] = [
-                *([at + step, which, (1000 * took - step) * 1000] for step in range(0, 1000 * took, 250)),
+                *([at + step, which, (1000 * took - step) * 1000] for step in range(0, 1000 * took, 500)),
                 [at + 1000 * took, which, own],
             ]
         else:
@@ -120,11 +112,11 @@ def once(dice: Dice) -> Load:
 
 
 def most_replies(load: Load) -> float:
-    """I/Os a second, if each went by the quickest path."""
+    """I/Os a second, if each went by the quickest path and the links did nothing else."""
     flight = load["depth"] * load.get("namespaces", 1)
-    quickest = min(path["wire_us"] for path in load["paths"])
-    links = sum(1e6 / path["gap_us"] if path.get("gap_us") else 1e9 for path in load["paths"])
-    return min(flight * 1e6 / max(quickest, 1), links)
+    size = 8192 * sum(load["sizes"]) / len(load["sizes"])
+    links = sum(1e6 * path["mbit"] / size if "mbit" in path else 1e9 for path in load["paths"])
+    return min(flight * 1e6 / max(min(path["delay_us"] for path in load["paths"]), 1), links)
 
 
 def hangs(load: Load) -> bool:
@@ -145,7 +137,6 @@ def classes(load: Load) -> dict[str, set[str]]:
         "changes": changing and not hangs(load),
         "one-size": len(set(load["sizes"])) == 1,
         "sizes": mixed(load),
-        "noise": bool(load.get("noise")),
     }
     common = {name for name, holds in of_all.items() if holds}
     found = {"all": {"all", *common}}
@@ -163,19 +154,20 @@ def check(load: Load) -> None:
 
 
 def said(load: Load, name: str) -> str:
-    paths = "; ".join("+".join(f"{value}" for value in path.values()) for path in load["paths"])
-    words = [f"{name}: {len(load['paths'])} paths of {paths} us", f"{load['depth']} in flight"]
+    paths = "; ".join(
+        f"{path['delay_us']} us" + (f" and {path['mbit']} Mbit/s" if "mbit" in path else "") for path in load["paths"]
+    )
+    words = [f"{name}: {len(load['paths'])} paths ({paths})", f"{load['depth']} in flight"]
     words += [f"on each of {load['namespaces']} disks"] if load.get("namespaces", 1) > 1 else []
     words += [f"{'/'.join(map(str, sorted(set(load['sizes']))))} KiB"]
     words += [f"{load['writes']} % WRITEs"] if load.get("writes") else []
-    words += ["noise"] if load.get("noise") else []
     words += ["a path hangs"] if hangs(load) else ["a path changes"] if load.get("changes") else []
     return ", ".join(words)
 
 
 def smaller(load: Load) -> Iterator[Load]:
     """Loads that say less."""
-    for key in ("noise", "changes", "writes"):
+    for key in ("changes", "writes"):
         if load.get(key):
             yield {name: value for name, value in load.items() if name != key}
     if len(load["paths"]) > 2:
@@ -190,12 +182,11 @@ def smaller(load: Load) -> Iterator[Load]:
     if len(load["sizes"]) > 1:
         yield {**load, "sizes": [load["sizes"][0]]}
     for number, path in enumerate(load["paths"]):
-        for key in ("gap_us", "big_us"):
-            if key in path:
-                without = {name: value for name, value in path.items() if name != key}
-                yield {**load, "paths": [without if i == number else one for i, one in enumerate(load["paths"])]}
-        if path["wire_us"] != load["paths"][0]["wire_us"]:
-            same = {**path, "wire_us": load["paths"][0]["wire_us"]}
+        if "mbit" in path:
+            without = {"delay_us": path["delay_us"]}
+            yield {**load, "paths": [without if i == number else one for i, one in enumerate(load["paths"])]}
+        if path["delay_us"] != load["paths"][0]["delay_us"]:
+            same = {**path, "delay_us": load["paths"][0]["delay_us"]}
             yield {**load, "paths": [same if i == number else one for i, one in enumerate(load["paths"])]}
 
 
@@ -218,16 +209,27 @@ for i in $(seq {namespaces}); do
 	echo -n $uuid$(printf %02d $i) >$space/device_uuid
 	echo 1 >$space/enable
 done
+mkdir -p /run/netns
+ip netns add target
+host=hostnqn=nqn.2014-08.org.nvmexpress:uuid:${uuid}00,hostid=${uuid}00
 for i in $(seq {paths}); do
 	port=$nvmet/ports/$i
+	ip link add h$i type veth peer name t$i netns target
+	ip addr add 10.0.$i.1/24 dev h$i
+	ip link set h$i up
+	ip -n target addr add 10.0.$i.2/24 dev t$i
+	ip -n target link set t$i up
 	mkdir $port
-	echo loop >$port/addr_trtype
-	echo $i >$port/addr_traddr
-	ln -s $nvmet/subsystems/$nqn $port/subsystems/$nqn
-	host=hostnqn=nqn.2014-08.org.nvmexpress:uuid:${uuid}00,hostid=${uuid}00
-	echo "transport=loop,traddr=$i,nqn=$nqn,$host" >/dev/nvme-fabrics
+	echo tcp >$port/addr_trtype
+	echo ipv4 >$port/addr_adrfam
+	echo 10.0.$i.2 >$port/addr_traddr
+	echo 4420 >$port/addr_trsvcid
+	# ip netns exec would hide configfs
+	nsenter --net=/run/netns/target ln -s $nvmet/subsystems/$nqn $port/subsystems/$nqn
+	echo "transport=tcp,traddr=10.0.$i.2,trsvcid=4420,nqn=$nqn,$host,keep_alive_tmo=0" >/dev/nvme-fabrics
 done
 sleep 0.5
+{links}
 for path in /sys/block/nvme*c*n*/queue/scheduler; do
 	echo none >$path
 done
@@ -243,12 +245,11 @@ EOF
 python3 /tmp/load.py
 """
 PROGRAM = r"""
-import ctypes, glob, json, mmap, os, random, time
+import ctypes, glob, json, mmap, os, random, subprocess, time
 
 IO_SETUP, IO_GETEVENTS, IO_SUBMIT = 206, 208, 209
 MS = 1000000
 LARGEST = 1 << 20
-LOOP = "/sys/module/nvme_loop/parameters/"
 libc = ctypes.CDLL(None)
 load = json.load(open("/tmp/load.json"))
 
@@ -263,20 +264,6 @@ class Event(ctypes.Structure):
 
 class Time(ctypes.Structure):
     _fields_ = [("sec", ctypes.c_long), ("nsec", ctypes.c_long)]
-
-# Controllers have ever new numbers; each of these files has a place for 16, by that number.
-first = min(int(open(path).read()) for path in glob.glob("/sys/class/nvme/*/cntlid"))
-before = [0] * ((first - 1) % 16)
-
-def set_paths(key, values):
-    with open(LOOP + key, "w") as file:
-        file.write(",".join(map(str, before + values)))
-
-wires = [path["wire_us"] for path in load["paths"]]
-set_paths("wire", wires)
-for key in ("big", "gap"):
-    set_paths(key, [path.get(key + "_us", 0) for path in load["paths"]])
-open(LOOP + "noise", "w").write(str(load.get("noise", 0)))
 
 context = ctypes.c_ulong()
 assert not libc.syscall(IO_SETUP, 16384, ctypes.byref(context))
@@ -311,8 +298,10 @@ while left:
     now = time.monotonic_ns()
     while changes and changes[0][0] <= now:
         _, which, us = changes.pop(0)
-        wires[which] = us
-        set_paths("wire", wires)
+        rate = load["paths"][which].get("mbit")
+        words = ["rate", f"{rate}mbit"] if rate else []
+        tc = ["ip", "netns", "exec", "target", "tc", "qdisc", "change", "dev", f"t{which + 1}", "root", "netem"]
+        subprocess.run([*tc, "delay", f"{us}us", *words, "limit", "200000"], check=True)
     wait = None
     if changes:
         wait = ctypes.byref(Time(*divmod(changes[0][0] - now, 1000 * MS)))
@@ -347,8 +336,23 @@ json.dump(found, open("/results/figures.json", "w"))
 
 def script(load: Load, side: str, settings: dict[str, Any]) -> str:
     """What the guest runs, with the side as the policy."""
-    filled = SCRIPT.replace("{namespaces}", str(load.get("namespaces", 1))).replace("{paths}", str(len(load["paths"])))
-    return filled.replace("{load}", json.dumps(load)).replace("{program}", PROGRAM.strip())
+    links = []
+    for number, path in enumerate(load["paths"], 1):
+        rate = f" rate {path['mbit']}mbit" if "mbit" in path else ""
+        netem = f"root netem delay {path['delay_us']}us{rate} limit 200000"
+        links.append(f"ip netns exec target tc qdisc add dev t{number} {netem}")
+        links += [f"tc qdisc add dev h{number} root netem{rate} limit 200000"] if rate else []
+    values = {
+        "namespaces": load.get("namespaces", 1),
+        "paths": len(load["paths"]),
+        "links": "\n".join(links),
+        "load": json.dumps(load),
+        "program": PROGRAM.strip(),
+    }
+    text = SCRIPT
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", str(value))
+    return text
 
 
 def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:

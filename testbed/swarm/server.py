@@ -66,6 +66,7 @@ FIGURES = {
     "alone": "the median when no other group is there, ns",
     "own": "what one request takes a thread, ns",
     "held": "what the longest of all groups' requests takes a thread, ns",
+    "turn": "when the next thread is free, if all have such requests, ns",
     "fifth": "a fifth of the threads' time, and of that the group's part by its connections",
     "bound": "what the ready queue's document says that nobody waits beyond, ns",
 }
@@ -554,6 +555,7 @@ def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:
             "part": got["interval"]["requests"] * own[name] / (load["threads"] * total["interval_ns"]),
             "own": own[name],
             "held": max(own.values()),
+            "turn": max(own.values()) / load["threads"],
             "bound": depth(one) * (5 * connections + 60) * max(own.values()) / load["threads"] + 2 * max(own.values()),
             "count": spread["count"],
         }
