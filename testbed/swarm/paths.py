@@ -58,7 +58,7 @@ CLASSES = {
     "sizes": "of a load with I/Os below 32 KiB and others",
 }
 BIG = 32
-# A load is drawn again if it would have more I/Os than these.
+# A load is drawn again if it would have more I/Os of 4 KiB than these.
 REPLIES = 6_000
 HANG = 1_000_000
 
@@ -67,7 +67,7 @@ def draw(seed: int) -> Load:
     dice = Dice(seed)
     while True:
         load = once(dice)
-        if most_replies(load) * (load["ms"] + load["ramp_ms"]) / 1000 <= REPLIES:
+        if most_replies(load) * (load["ms"] + load["ramp_ms"]) / 1000 * weight(load) <= REPLIES:
             return load
 
 
@@ -117,6 +117,11 @@ def most_replies(load: Load) -> float:
     size = 8192 * sum(load["sizes"]) / len(load["sizes"])
     links = sum(1e6 * path["mbit"] / size if "mbit" in path else 1e9 for path in load["paths"])
     return min(flight * 1e6 / max(min(path["delay_us"] for path in load["paths"]), 1), links)
+
+
+def weight(load: Load) -> float:
+    """How much real time an I/O takes, over one of 4 KiB."""
+    return 1 + sum(load["sizes"]) / len(load["sizes"]) / 16
 
 
 def hangs(load: Load) -> bool:
