@@ -59,11 +59,16 @@ def bundle(
     addresses = "\n\n" + "\n".join(lines) if lines else ""
     record = json.dumps(tracking(topic, version, base, prerequisites), indent=2)
     branch = f"refs/heads/b4/{topic.name}"
-    git(base.repo, "checkout", "-q", "--force", "--detach", onto)
     message = f"{topic.subject}\n\n{letter}{addresses}\n\n{MAGIC}{record}\n"
-    git(base.repo, "commit", "-q", "--allow-empty", "--cleanup=verbatim", "-F", "-", stdin=message)
-    git(base.repo, "cherry-pick", "--no-rerere-autoupdate", f"{onto}..{head}")
-    git(base.repo, "update-ref", branch, "HEAD")
+    # Each with today's date: b4 looks at no branch that is older than a year.
+    made = git(base.repo, "commit-tree", f"{onto}^{{tree}}", "-p", onto, "-F", "-", stdin=message).stdout.strip()
+    for commit in git(base.repo, "rev-list", "--reverse", f"{onto}..{head}").stdout.split():
+        said = git(base.repo, "log", "-1", "--date=raw", "--format=%an%n%ae%n%ad%n%B", commit).stdout
+        *author, text = said.split("\n", 3)
+        env = dict(zip(("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"), author))
+        words = ("commit-tree", f"{commit}^{{tree}}", "-p", made, "-F", "-")
+        made = git(base.repo, *words, stdin=text.rstrip("\n") + "\n", env=env).stdout.strip()
+    git(base.repo, "update-ref", branch, made)
     try:
         git(base.repo, "bundle", "create", "-q", path, f"{base.commit}..{branch}")
     finally:
