@@ -8,7 +8,7 @@ import pathlib
 import re
 import tempfile
 
-from ..util import BUILD, ROOT, Fail, lock, run, say, whole
+from ..util import BUILD, ROOT, Fail, digest, lock, run, say, whole
 from . import b4, tree
 from . import topics as store
 from .base import Base, git
@@ -70,10 +70,16 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
     return store.closure(store.series(checked=False, where=place / "topics"), topic.name)
 
 
+# {what a topic was put on, and the topic's patches: the commit}; who posts one topic after the other applies each once.
+APPLIED: dict[str, str] = {}
+
+
 def applied(base: Base, topics: list[Topic]) -> tuple[str, str]:
     """(the commit that the last of `topics` is put on, the last commit), with all applied but the cover letters."""
-    onto = tree.apply(base.repo, topics[:-1], base.commit, tree.ALONE, letters=False)
-    head = tree.apply(base.repo, topics[-1:], onto, tree.ALONE, letters=False)
+    onto = head = base.commit
+    for topic in topics:
+        onto, key = head, digest(str(base.repo), head, *topic.patches)
+        APPLIED[key] = head = APPLIED.get(key) or tree.apply(base.repo, [topic], onto, tree.ALONE, letters=False)
     tree.start(base.repo, head)
     return onto, head
 
