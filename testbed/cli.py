@@ -273,6 +273,8 @@ def swarm(args: Arguments) -> int:
 def judge_results(args: Arguments) -> None:
     """say of each recorded result whether it is of today's series"""
     results.results(several(args.b), several(args.t))
+    if not args.b:
+        judge.results(several(args.t))
 
 
 @command(Variable("WRITE", "1: put the recorded numbers in", FLAG, False), name="figures", example="WRITE=1")
@@ -437,8 +439,13 @@ def main() -> None:
         if not found.bare:
             host.setup()
         with alone(found, args) if found.place else contextlib.nullcontext():
-            sys.exit(found.function(args))
+            status = found.function(args)
+            sys.stdout.flush()
+            sys.exit(status)
     except Fail as fail:
         sys.exit(f"testbed: {fail}")
+    except BrokenPipeError:  # `make help | head`: whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except KeyboardInterrupt:
         sys.exit("testbed: interrupted; nothing half-made will be used")

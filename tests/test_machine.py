@@ -394,3 +394,8 @@ def test_what_is_built_is_had_while_another_process_has_the_source(filled, ksrc,
     assert set(kernel.kernels(found, what, only=["patched"])) == {"patched"}
     with pytest.raises(pytest.fail.Exception, match="it waits"):
         kernel.kernels(found, what, {"variant": "patch"})
+
+
+def test_whoever_reads_only_the_beginning_gets_no_traceback():
+    done = subprocess.run(["sh", "-c", "make -s help | head -1"], cwd=util.ROOT, text=True, capture_output=True)
+    assert done.stdout.startswith("make COMMAND") and done.stderr == ""

@@ -289,7 +289,7 @@ def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
     (tmp_path / ".ci/run").write_text("#!/bin/sh\nexit 0\n")
     monkeypatch.setattr(check, "ROOT", tmp_path)
     tally = util.Tally()
-    check.shell_scripts(tested, [], [], tally)
+    check.shell_scripts(tested, [], tally)
     assert [bool(case.problem) for case in tally.cases] == [True, False]
 
 

@@ -358,6 +358,11 @@ def test_a_report_has_the_distribution_the_worst_and_a_picture(runner: run.Runne
     assert report.text(runner.swarm, again) == text
 
 
+def test_recorded_swarms_are_among_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    judge.results(["sunrpc-ready-queue"])
+    assert capsys.readouterr().out.startswith("the swarm of sunrpc-ready-queue: ")
+
+
 def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "Runner", lambda *_: runner)
     every = loads(runner, 1, 2, 3)

@@ -16,7 +16,6 @@ from ..series.applied import Step
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run
-from .selftests import left_out
 from .verdicts import Key, keep, kept, once, value
 
 # A verdict is of this code, too.
@@ -286,14 +285,11 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
         )
 
 
-def shell_scripts(base: Base, topics: list[Topic], names: Iterable[str], tally: Tally) -> None:
+def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
     own = [*sorted((ROOT / "testbed").rglob("*.sh")), *(ROOT / ".ci").glob("run")]
-    without = left_out(topics, "shellcheck")
-    for name, why in without.items():
-        print(f"     shellcheck without {name}: {why}", flush=True)
     scripts = [name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")]
-    for path in [*(base.repo / name for name in scripts if pathlib.PurePath(name).name not in without), *own]:
+    for path in [*(base.repo / name for name in scripts), *own]:
         done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
         tally.that(
             f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}",
@@ -394,7 +390,7 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
                     tell_compiler(base, end, files, kind, tally)
         with tally.step("shellcheck"):
             applied.checkout(base, end)
-            shell_scripts(base, topics, all_names, tally)
+            shell_scripts(base, all_names, tally)
 
 
 def stands_alone(base: Base, topics: list[Topic], topic: Topic, tally: Tally) -> None:

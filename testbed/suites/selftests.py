@@ -20,15 +20,13 @@ from ..series.topics import Topic, listed
 from ..util import BUILD, ROOT, Fail, Tally, bar, digest, lane, say
 from .verdicts import Key, keep, kept
 
-# Where a script may be left out, beside a lane.
-LEAVE_OUT = (*TESTED, "shellcheck")
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
 def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, str]:
     """{script: why it is not run on this kind of machine, in this lane, or in this mode}"""
     here, found = {kind, f"lts-{lane()}", mode}, {}
-    known = (*LEAVE_OUT, *modes(topics))
+    known = (*TESTED, *modes(topics))
     for path in (topic.home / "left-out" for topic in topics):
         for line in listed(path):
             if len(words := line.split(None, 2)) < 3:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
 
+from collections.abc import Sequence
+
 from ..experiments import origin
 from ..series import base as bases
 from ..series.base import Base
@@ -43,6 +45,14 @@ def swarm(topic: str, seeds: str, first: str, seed: str, keep: str, record: bool
     print(f"\n{report.text(wanted, found)}\n")
     say(f"all of it is in {stem}.json, .md and .svg")
     return status(wanted, found)
+
+
+def results(of: Sequence[str] = ()) -> None:
+    """Of each recorded swarm, of the topics named or of all, whether it is of today's series."""
+    base = origin.present()
+    for wanted in promises.every():
+        if wanted.experiment.recorded.is_file() and (not of or wanted.topic.name in of):
+            print(f"the swarm of {wanted.topic.name}: {origin.judge(wanted.experiment, base)}")
 
 
 def status(wanted: Swarm, found: report.Found) -> int:
