@@ -170,7 +170,6 @@ OTHERS = {
     r"apt install openssl mokutil|mokutil .*|reboot": MACHINE,
     r"nfsd-waits \d+ .*": "test_waits.py: test_it_listens_in_an_instance_of_its_own",
     r"nfsd-waits --from .*": "test_waits.py: test_each_client_has_a_line_for_each_tier",
-    r"cat /proc/fs/nfsd/pool_tiers": "selftest nfsd/ready_queue.sh: pool_tiers",
     r"echo \d+ > /proc/fs/nfsd/threads": "selftest nfsd/faults_memory.sh: /proc/fs/nfsd/threads",
     r"(cat|echo \d >) /sys/kernel/debug/nfsd/.*": "selftest nfsd/export_io_counters.sh: io_cache_read",
     r"echo 1 > /sys/kernel/tracing/events/nfsd/nfsd_io_plan/enable": "selftest nfsd/io_modes.sh: nfsd_io_plan",

@@ -120,7 +120,6 @@ def test_what_an_administrator_is_told_of_is_in_the_patches():
         assert f"+++ b/{page}\n" in patches, page
     for field in re.findall(r"`(\w+)=`", told) + ["qtime-us", "tier"]:
         assert f"{field}=%" in patches, field
-    assert "# pool sparse bulk owed" in told and "# pool sparse bulk owed\\n" in patches
 
 
 # The mechanism, on documents of its own.

@@ -142,6 +142,14 @@ def test_a_side_may_start_the_server_in_its_own_way() -> None:
     assert f"nfsd_limits 1 {load['threads']}" in text and "nfsd_start" not in text
 
 
+def test_a_server_has_udp_where_a_group_is_of_it() -> None:
+    load = server.draw(1)
+    plain = {name: {key: value for key, value in one.items() if key != "proto"} for name, one in load["groups"].items()}
+    assert "--udp" not in server.script({**load, "groups": plain}, "base", {"library": "l"})
+    plain[min(plain)]["proto"] = "udp"
+    assert f"rpc.nfsd --udp {load['threads']}" in server.script({**load, "groups": plain}, "base", {"library": "l"})
+
+
 def test_classes_of_groups() -> None:
     load = {
         "threads": 4,

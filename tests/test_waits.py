@@ -25,15 +25,15 @@ def waits():
 
 
 def line(client, us, tier=""):
-    return f"{TRACED}client={client} {FLAGS} qtime-us={us}" + (f" tier={tier} credit=63" if tier else "")
+    return f"{TRACED}client={client} {FLAGS} qtime-us={us}" + (f" tier={tier}" if tier else "")
 
 
 MIXED = [
-    *(line("192.0.2.9:1001", 1000 * n, "bulk") for n in range(1, 101)),
-    *(line("192.0.2.7:1021", us, "sparse") for us in (2, 4, 6)),
-    line("192.0.2.7:1022", 9, "bulk"),
-    line("[2001:db8::7]:900", 5, "sparse"),
-    TRACED + "client=(einval) flags=BUSY|CONN|LISTENER|CACHE_AUTH wakeup-us=10 qtime-us=10 tier=sparse credit=0",
+    *(line("192.0.2.9:1001", 1000 * n, "3") for n in range(1, 101)),
+    *(line("192.0.2.7:1021", us, "0") for us in (2, 4, 6)),
+    line("192.0.2.7:1022", 9, "3"),
+    line("[2001:db8::7]:900", 5, "1"),
+    TRACED + "client=(einval) flags=BUSY|CONN|LISTENER|CACHE_AUTH wakeup-us=10 qtime-us=10 tier=0",
     TRACED.replace("dequeue", "enqueue") + "client=192.0.2.9:1001 flags=BUSY|DATA",
 ]
 
@@ -51,18 +51,18 @@ def saved(place, lines):
 def test_each_client_has_a_line_for_each_tier(tmp_path):
     done = run("--from", saved(tmp_path, MIXED))
     assert not done.returncode and done.stdout.splitlines() == [
-        "client       tier    dispatches    %  p50 ms  p99 ms  longest ms",
-        "192.0.2.9    bulk           100  100  50.000  99.000     100.000",
-        "192.0.2.7    sparse           3   75   0.004   0.006       0.006",
-        "192.0.2.7    bulk             1   25   0.009   0.009       0.009",
-        "2001:db8::7  sparse           1  100   0.005   0.005       0.005",
-        "Mostly bulk: 192.0.2.9.",
+        "client       tier  dispatches    %  p50 ms  p99 ms  longest ms",
+        "192.0.2.9    3            100  100  50.000  99.000     100.000",
+        "192.0.2.7    0              3   75   0.004   0.006       0.006",
+        "192.0.2.7    3              1   25   0.009   0.009       0.009",
+        "2001:db8::7  1              1  100   0.005   0.005       0.005",
+        "Mostly in the last tier: 192.0.2.9.",
     ]
 
 
 def test_a_socket_without_a_peer_is_kept_apart(waits):
     """All clients of UDP share one socket, which has no address of a client."""
-    assert list(waits.read([line("(einval)", 7, "bulk")], ports=False)[0]) == ["(einval)"]
+    assert list(waits.read([line("(einval)", 7, "3")], ports=False)[0]) == ["(einval)"]
 
 
 def test_ports_tell_connections_apart(waits):
@@ -128,6 +128,6 @@ def test_the_program_reads_what_the_series_prints(waits):
     text = printed()
     assert text, "no patch prints qtime-us: bring tools/nfsd-waits and this test up to date"
     values = iter(("12", "345"))
-    text = re.sub(r"%lu", lambda _: next(values), text).replace("tier=%s", "tier=bulk")
+    text = re.sub(r"%lu", lambda _: next(values), text).replace("tier=%u", "tier=3")
     one = TRACED + "client=192.0.2.9:1001 flags=BUSY|DATA" + re.sub(r"%\w+", "7", text)
-    assert waits.read([one], ports=False)[0] == {"192.0.2.9": {"bulk": [345]}}
+    assert waits.read([one], ports=False)[0] == {"192.0.2.9": {"3": [345]}}

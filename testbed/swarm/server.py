@@ -305,6 +305,11 @@ def fifth(load: Load, one: dict[str, Any]) -> float:
     return min(0.2 * part, one["conns"] * depth(one) / load["threads"])
 
 
+def bound(load: Load) -> int:
+    """As which dispatch, at the latest, a transport is served that all others wait before."""
+    return 5 * (sum(one["conns"] for one in load["groups"].values()) + load["threads"]) + 56
+
+
 def classes(load: Load) -> dict[str, set[str]]:
     """{group: what it is}."""
     dearest = max(time_of(load, one) for one in load["groups"].values())
@@ -494,6 +499,8 @@ def alone(load: Load) -> list[str]:
 def script(load: Load, side: str, settings: dict[str, Any]) -> str:
     """What the guest runs. What a group comes to when it is alone is measured when the load is over."""
     begin = settings.get("start", {}).get(side, "nfsd_start {threads}")
+    if any(one.get("proto") == "udp" for one in load["groups"].values()):
+        begin += "\nnfsd_threads 0\nrpc.nfsd --udp {threads} || exit 1"
     parts = math.lcm(*(len(stages(times)) * len(stage) for times in load["zones"].values() for stage in stages(times)))
     places = list(load["zones"])
     files = {name: one for name, one in load["groups"].items() if "zone" in one}
@@ -540,7 +547,6 @@ def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:
     solo.pop("total", None)
     found: dict[str, dict[str, float]] = {}
     own = {name: time_of(load, one) for name, one in load["groups"].items()}
-    connections = sum(one["conns"] for one in load["groups"].values())
     own |= {name: solo[name]["latency_ns"]["p50"] for name in solo if load["groups"][name]["op"] == "write"}
     for name, one in load["groups"].items():
         if "slow_us" in one:
@@ -556,7 +562,7 @@ def read(where: pathlib.Path, load: Load) -> dict[str, dict[str, float]]:
             "own": own[name],
             "held": max(own.values()),
             "turn": max(own.values()) / load["threads"],
-            "bound": depth(one) * (5 * connections + 60) * max(own.values()) / load["threads"] + 2 * max(own.values()),
+            "bound": depth(one) * bound(load) * max(own.values()) / load["threads"] + 2 * max(own.values()),
             "count": spread["count"],
         }
         if "window" in one:
