@@ -11,7 +11,8 @@ from ..util import BUILD, ROOT, Tally, cache, read_junit, run, say
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
-WHAT = ("testbed", "tests", "tools/nfsd-waits")
+TOOLS = tuple(f"tools/{path.name}" for path in sorted((ROOT / "tools").iterdir()))
+WHAT = ("testbed", "tests", *TOOLS)
 
 
 def ruff() -> pathlib.Path:
@@ -28,6 +29,12 @@ def lint(tally: Tally) -> None:
         "mypy finds nothing in the testbed",
         lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),
     )
+    for tool in TOOLS:
+        # Each is a program of its own, and its name is that of no module.
+        tally.run(
+            f"mypy finds nothing in {tool}",
+            lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", tool, cwd=ROOT),
+        )
 
 
 def tests(tally: Tally) -> None:
