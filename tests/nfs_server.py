@@ -58,7 +58,7 @@ class Server:
         self.flavors = [1]
         self.slots = 1024
         self.__dict__.update(knobs)
-        self.files = {"big": bytearray(4 << 20)}
+        self.files = {"big": bytearray(16 << 20)}
         self.calls, self.times, self.mounts, self.sessions, self.clients = [], [], 0, set(), set()
         self.known = self.opens = 0
         self.lock, self.disk, self.open = threading.Lock(), threading.Lock(), []
