@@ -24,6 +24,8 @@ def lane() -> str:
 
 # A lane has its own, so that neither takes the other's kernels or work for its own.
 BUILD = ROOT / "build" / lane()
+# The programs for administrators.
+TOOLS = ROOT / "tools"
 TREE = ROOT / ("tree-" + lane()).rstrip("-")
 
 P = ParamSpec("P")

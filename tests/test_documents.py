@@ -107,15 +107,16 @@ def test_every_file_of_a_topic_is_in_the_reference():
 
 
 def test_what_an_administrator_is_told_of_is_in_the_patches():
-    told = (util.ROOT / "docs/administrators.md").read_text()
+    told = "".join((util.ROOT / f"docs/{page}.md").read_text() for page in ("administrators", "installing", "watching"))
     patches = "\n".join(path.read_text(errors="replace") for topic in topics.series() for path in topic.patches)
     for path in set(re.findall(r"/(?:proc|sys)/[\w./-]*\w", told)):
         name = path.rpartition("/")[2]
         if path.startswith("/sys/kernel/tracing/events/"):
             name = path.split("/")[5]
         assert path in BASE or re.search(rf"[\"/(]{re.escape(name)}\b", patches), path
+    metrics = (util.TOOLS / "nfsd-metrics").read_text()
     for event in set(re.findall(r"events/\w+/(\w+)/", told)) | set(re.findall(r"`(nfsd_\w+|svc_\w+)`", told)):
-        assert re.search(rf"\b{event}\b", patches), event
+        assert re.search(rf"\b{event}\b", patches) or f'"{event}":' in metrics, event
     for page in re.findall(r"Documentation/[\w./-]+\.rst", told):
         assert f"+++ b/{page}\n" in patches, page
     for field in re.findall(r"`(\w+)=`", told) + ["qtime-us", "tier"]:

@@ -54,7 +54,7 @@ def built(machine: debian.Machine, module: str) -> None:
 
 
 def refused(said: str) -> str:
-    """What is wrong with dkms's answer, if it is not the one that docs/administrators.md quotes."""
+    """What is wrong with dkms's answer, if it is not the one that docs/installing.md quotes."""
     words = " ".join(said.split())
     return "" if re.search("BUILD_EXCLUSIVE directive which does not match this kernel", words) else f"it said: {said}"
 

@@ -128,7 +128,7 @@ def parts() -> dict[str, dict[str, Part]]:
     tables = {name: functools.partial(headline, name) for name in experiments.shown()}
     return {
         "README.md": {"topics": topics, **tables},
-        **({"docs/administrators.md": dict(lanes)} if lanes else {}),
+        **({"docs/installing.md": dict(lanes)} if lanes else {}),
         "docs/contributors.md": {"mutants": mutants},
         "docs/maintainers.md": {"state": addressees, "upstream": upstream},
     }

@@ -7,11 +7,12 @@ import subprocess
 import sys
 
 from .. import host
-from ..util import BUILD, ROOT, Tally, cache, read_junit, run, say
+from ..util import BUILD, ROOT, TOOLS, Tally, cache, read_junit, run, say
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
-WHAT = ("testbed", "tests", "tools/nfsd-waits")
+PROGRAMS = tuple(f"tools/{path.name}" for path in sorted(TOOLS.iterdir()))
+WHAT = ("testbed", "tests", *PROGRAMS)
 
 
 def ruff() -> pathlib.Path:
@@ -28,6 +29,12 @@ def lint(tally: Tally) -> None:
         "mypy finds nothing in the testbed",
         lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),
     )
+    for tool in PROGRAMS:
+        # Each is a program of its own, and its name is that of no module.
+        tally.run(
+            f"mypy finds nothing in {tool}",
+            lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", tool, cwd=ROOT),
+        )
 
 
 def tests(tally: Tally) -> None:
