@@ -156,9 +156,9 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
                 tally.that(f"{name}/{fault.stem}", fail)
                 continue
             running[fault] = pool.submit(run, image, fault.stem, scripts(fault))
-            # Now, since a long run may be stopped
-            for done in [fault for fault, ended in running.items() if ended.done()]:
-                settle(done)
+            # Now, since a long run may be stopped; in order, whoever was quicker.
+            while running and next(iter(running.values())).done():
+                settle(next(iter(running)))
     tally.that(f"{name}: without a fault all cases of {', '.join(every)} pass", "\n".join(sound.result()))
     for fault in list(running):
         settle(fault)

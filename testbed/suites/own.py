@@ -11,7 +11,7 @@ from ..util import BUILD, ROOT, TOOLS, Tally, cache, read_junit, run, say
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
-PROGRAMS = tuple(f"tools/{path.name}" for path in sorted(TOOLS.iterdir()))
+PROGRAMS = tuple(f"tools/{path.name}" for path in sorted(TOOLS.glob("*")))
 WHAT = ("testbed", "tests", *PROGRAMS)
 
 
