@@ -3,6 +3,7 @@
 
 import pathlib
 import sys
+import types
 
 import pytest
 
@@ -46,6 +47,14 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setattr(tree, "TREE", tmp_path / "tree")
     (tmp_path / "topics").mkdir()
     return tmp_path
+
+
+def module_of(program):
+    """A program as a module; it leaves no compiled file beside it."""
+    module = types.ModuleType(program.name.replace("-", "_"))
+    module.__file__ = str(program)
+    exec(compile(program.read_text(), str(program), "exec"), module.__dict__)
+    return module
 
 
 def commit(repo, path, text, subject, body="Why.\n"):

@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-import types
 import xml.etree.ElementTree
 
 import pytest
+from conftest import module_of
 from nfs_server import Server
 
 from testbed import util
@@ -21,10 +21,7 @@ RATE = 2000
 
 @pytest.fixture(scope="module")
 def floor():
-    """The program as a module; it leaves no compiled file beside it."""
-    module = types.ModuleType("nfs_floor")
-    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), module.__dict__)
-    return module
+    return module_of(PROGRAM)
 
 
 def run(*words):

@@ -5,9 +5,9 @@ import re
 import struct
 import subprocess
 import sys
-import types
 
 import pytest
+from conftest import module_of
 from prometheus_client import parser
 
 from testbed import util
@@ -41,9 +41,7 @@ PATCHED = {
 @pytest.fixture
 def metrics(tmp_path, monkeypatch):
     """The program as a module that sees no kernel of this machine's."""
-    module = types.ModuleType("nfsd_metrics")
-    module.__file__ = str(PROGRAM)
-    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), module.__dict__)
+    module = module_of(PROGRAM)
     monkeypatch.setattr(module, "PROC", tmp_path / "proc")
 
     def nothing(found):

@@ -3,10 +3,10 @@
 
 import re
 import sys
-import types
 import xml.etree.ElementTree
 
 import pytest
+from conftest import module_of
 
 from testbed import util
 from testbed.series import topics
@@ -18,10 +18,7 @@ FLAGS = "flags=BUSY|DATA|TEMP|CACHE_AUTH|LOCAL|CONG_CTRL wakeup-us=12"
 
 @pytest.fixture(scope="module")
 def waits():
-    """The program as a module; it leaves no compiled file beside it."""
-    module = types.ModuleType("nfsd_waits")
-    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), module.__dict__)
-    return module
+    return module_of(PROGRAM)
 
 
 def line(client, us, tier=""):

@@ -25,15 +25,11 @@ def lint(tally: Tally) -> None:
     tally.suite = "lint"
     tally.run("ruff finds nothing in the testbed", lambda: run(ruff(), "check", "--no-cache", "-q", *WHAT, cwd=ROOT))
     tally.run("it is in ruff's format", lambda: run(ruff(), "format", "--check", "--no-cache", "-q", *WHAT, cwd=ROOT))
-    tally.run(
-        "mypy finds nothing in the testbed",
-        lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", WHAT[0], cwd=ROOT),
-    )
-    for tool in PROGRAMS:
-        # Each is a program of its own, and its name is that of no module.
+    # Each of the tools is a program of its own, and its name is that of no module.
+    for what in ("testbed", *PROGRAMS):
         tally.run(
-            f"mypy finds nothing in {tool}",
-            lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", tool, cwd=ROOT),
+            f"mypy finds nothing in {what}",
+            lambda: run("/usr/bin/mypy", f"--cache-dir={cache()}/tools/mypy", what, cwd=ROOT),
         )
 
 
