@@ -17,7 +17,7 @@ from . import modes, paths, server
 from .draw import Load
 
 WORLDS: dict[str, ModuleType] = {"modes": modes, "paths": paths, "server": server}
-# The modules that draw and measure in every world; a record is of them, and of its own world's.
+# A record is of these modules and of its own world's. The server is there for the modes, which measure on it.
 MEASURES = ("draw", "run", "server")
 # {group: {figure: number}} of one run.
 Figures = dict[str, dict[str, float]]
@@ -134,7 +134,7 @@ class Swarm:
     @property
     def experiment(self) -> Experiment:
         """What it is to those that build kernels and say where a result came from."""
-        rooms = [pathlib.Path(__file__).with_name(f"{name}.py") for name in (*MEASURES, self.data["world"])]
+        rooms = [pathlib.Path(__file__).with_name(f"{name}.py") for name in {*MEASURES, self.data["world"]}]
         data = {
             "kind": "swarm",
             "title": self.data["title"],
@@ -142,7 +142,7 @@ class Swarm:
             "repeats": 1,
             "kernels": {name: name for name in dict.fromkeys(self.sides.values())},
             # What is drawn, and how it is measured; not what is thought of it.
-            "world": digest(*rooms),
+            "world": digest(*sorted(rooms)),
             **{key: self.data[key] for key in (*self.world.SETTINGS, *self.world.MAY) if key in self.data},
         }
         path, closure = self.path, tuple(store.closure(store.series(), self.topic.name))
