@@ -2,11 +2,13 @@
 """A verdict that is kept hides no failure: whatever decides it, once it changes, has it asked for again."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from conftest import Fail, commit
 
 from testbed import util
+from testbed.experiments import results
 from testbed.machines import kernel
 from testbed.series import applied, topics, tree
 from testbed.suites import check, selftests, verdicts
@@ -186,3 +188,63 @@ def test_options_and_the_testbeds_own_code_are_part_of_it(keys, place, monkeypat
     toml.write_text(toml.read_text() + 'config = "one.config"\n')
     assert check.asked("sim") != asked and config in check.asked("sim")
     assert all(check.CODE in key for key in keys().values())
+
+
+@pytest.fixture
+def readme(filled, tmp_path, monkeypatch):
+    """figures() of an experiment that the README shows; gives how many runs were made. `said` is what a run gives."""
+    for path, text in {
+        tmp_path / "e.json": "1",
+        tmp_path / "root/var/lib/dpkg/status": "Package: nfs-utils\n",
+        tmp_path / "kernel": "a kernel",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    one = SimpleNamespace(name="e", exact=True, content="what it measures", packages={}, recorded=tmp_path / "e.json")
+    monkeypatch.setattr(results.experiments, "shown", lambda: ["e"])
+    monkeypatch.setattr(results.experiments, "all_of_them", lambda: [one])
+    monkeypatch.setattr(results, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(results.guest, "root", lambda packages: tmp_path / "root")
+    monkeypatch.setattr(results.run, "kernels", lambda base, one: {"patched": tmp_path / "kernel"})
+    monkeypatch.setattr(results.run, "selftests", lambda base, one: one.tests)
+    monkeypatch.setattr(results.origin, "judge", lambda one, base: SimpleNamespace(elsewhere=[]))
+    made = []
+
+    def run(one, base, out):
+        made.append(out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "e.json").write_text(one.said(len(made)))
+        return out / "e.json"
+
+    monkeypatch.setattr(results.run, "run", run)
+    one.tests, one.said = "tests", lambda turn: "1"
+
+    def figures(failed=False):
+        made.clear()
+        tally = util.Tally()
+        results.figures(filled, tally)
+        assert bool(tally.failed) == failed
+        return len(made)
+
+    figures.one, figures.place = one, tmp_path
+    return figures
+
+
+def test_the_readmes_figures_are_measured_again_when_what_makes_them_has_changed(readme):
+    assert readme() == 2 and readme() == 0
+    for path in ("kernel", "root/var/lib/dpkg/status"):
+        (readme.place / path).write_text("another")
+        assert readme() == 2 and readme() == 0
+    readme.one.tests = "other tests"
+    assert readme() == 2
+    readme.one.content = "something else"
+    assert readme() == 2 and readme() == 0
+
+
+def test_figures_that_differ_are_a_failure_each_time(readme):
+    readme.one.said = str
+    assert readme(failed=True) == 2
+    readme.one.said = lambda turn: "2"
+    assert readme(failed=True) == 2 and readme(failed=True) == 2
+    readme.one.recorded.write_text("2")
+    assert readme() == 2 and readme() == 0

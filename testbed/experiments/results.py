@@ -2,6 +2,7 @@
 """Measuring, and what recorded results are worth today."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +10,8 @@ from ..machines import guest
 from ..series import base as bases
 from ..series import topics
 from ..series.base import Base
-from ..util import BUILD, Tally, say
+from ..suites.verdicts import Key, once
+from ..util import BUILD, Fail, Tally, say
 from . import experiment as experiments
 from . import origin, run
 from .experiment import Experiment
@@ -95,24 +97,34 @@ def quoted(base: Base, tally: Tally) -> None:
 
 
 def figures(base: Base, tally: Tally) -> None:
-    """What the README shows, twice: the same bytes, and those recorded, if that was on this base and these packages."""
+    """What the README shows, twice, once for all that it is made of."""
     every = {one.name: one for one in experiments.all_of_them()}
-    for name in experiments.shown():
-        experiment = every[name]
-        if not experiment.exact:
-            continue
-        again = [run.run(experiment, base, BUILD / "figures" / turn) for turn in ("first", "second")]
-        tally.that(
-            f"two runs of {name} give the same bytes",
-            "" if again[0].read_bytes() == again[1].read_bytes() else f"diff {again[0]} {again[1]}",
+    for experiment in (every[name] for name in experiments.shown()):
+        if experiment.exact:
+            twice = functools.partial(repeats, experiment, base)
+            tally.run(f"{experiment.name}, as the README shows it, twice", once, twice, *decided_by(experiment, base))
+
+
+def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
+    """The key of what decides the bytes of an exact result, and whether they are those recorded."""
+    packages = guest.root(experiment.packages) / "var/lib/dpkg/status"
+    images = run.kernels(base, experiment)
+    parts = pathlib.Path(__file__).parents[1]
+    code = sorted(path for room in ("experiments", "machines") for path in (parts / room).rglob("*.py"))
+    tests = run.selftests(base, experiment)
+    return (experiment.content, tests, packages, *images.values(), *code, experiment.recorded)
+
+
+def repeats(experiment: Experiment, base: Base) -> None:
+    """Fail unless two runs give the same bytes: those recorded, if that was on this base and with these packages."""
+    first, second = (run.run(experiment, base, BUILD / "figures" / turn) for turn in ("first", "second"))
+    if first.read_bytes() != second.read_bytes():
+        raise Fail(f"two runs differ: diff {first} {second}")
+    judged = origin.judge(experiment, base)
+    if judged.elsewhere:
+        say(f"{experiment.name} is not compared with the recorded result: {'; '.join(judged.elsewhere)}")
+    elif first.read_bytes() != experiment.recorded.read_bytes():
+        raise Fail(
+            f"diff {experiment.recorded} {first}, which the README's table and picture are made from; "
+            f"`make record B={experiment.name}` if it is meant"
         )
-        judged = origin.judge(experiment, base)
-        if judged.elsewhere:
-            say(f"{name} is not compared with the recorded result: {'; '.join(judged.elsewhere)}")
-        else:
-            tally.that(
-                f"they are the bytes that the README's table and picture of {name} were made from",
-                ""
-                if again[0].read_bytes() == experiment.recorded.read_bytes()
-                else f"diff {experiment.recorded} {again[0]}; `make record B={name}` if it is meant",
-            )

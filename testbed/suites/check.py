@@ -321,7 +321,7 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
     """All of it, or of some topics; every patch and topic is a check of its own.
 
     every: with each patch all that includes its headers is compiled, and the other compilers see each topic's end; else
-    a topic's end and the end of the series are where that is done.
+    the last patch is where that is done.
     """
     tally.suite = "check"
     topics = store.series()
@@ -350,17 +350,11 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
             if not kept(key):
                 tally.run("kernel-doc and sparse read the base", before, base, all_names)
         with tally.step("each patch compiles"):
-            for step, following in zip(steps, [*steps[1:], None]):
+            for step in steps:
                 compiles(base, step, names[step.commit], tally)
-                last = not following or following.topic.name != step.topic.name
-                brought = {
-                    name
-                    for one in steps
-                    if one is step or not every and one.topic.name == step.topic.name
-                    for name in names[one.commit]
-                }
-                if (last or every) and headers(brought):
-                    users(base, step.commit, step.name if every else f"{step.topic.name}, at its end", tally)
+                brought = all_names if step is steps[-1] else names[step.commit] if every else []
+                if headers(brought):
+                    users(base, step.commit, step.name, tally)
         with tally.step("the patched kernel"):
             patched = applied.commits(base)["patched"]
             tally.run("the patched kernel is built", kernel.executable, base, patched, kernel.flavour(), "patched")
