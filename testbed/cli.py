@@ -161,10 +161,10 @@ def export(_: Arguments) -> None:
 
 @command(TOPICS, LTS, example="T={topic}", bare=True)
 def series(args: Arguments) -> None:
-    """print the paths of all patches in order, or those of a topic behind those of what it depends on"""
+    """print the paths of all patches in order but those of experiments, or of a topic behind what it depends on"""
     # Whoever only wants to apply the patches need not install anything.
     found = topics.series(checked=False)
-    found = topics.closure(found, *several(args.t)) if args.t else found
+    found = topics.closure(found, *several(args.t)) if args.t else topics.proposed(found)
     print("\n".join(str(patch) for topic in found for patch in topic.patches))
 
 

@@ -2,7 +2,7 @@
 import pytest
 from conftest import Fail, commit, patches_of, topic
 
-from testbed.series import base, topics, tree
+from testbed.series import applied, base, topics, tree
 from testbed.suites import check
 
 
@@ -293,6 +293,31 @@ def test_a_parked_topic_is_kept_and_not_applied(filled, place):
     commit(tree.TREE, "net/other.c", "other\n", "NET: add another")
     with pytest.raises(Fail, match="topics/two is parked: its test fails: write `state"):
         tree.export()
+
+
+def set_state(place, name, state):
+    path = place / f"topics/{name}/topic.toml"
+    path.write_text(path.read_text().replace('"draft"', f'"{state}"'))
+
+
+def test_an_experiment_is_applied_and_not_proposed(filled, place):
+    set_state(place, "two", "experiment: no better")
+    assert [topic.name for topic in topics.series()] == ["one", "two"]
+    assert [topic.name for topic in topics.proposed(topics.series())] == ["one"]
+    tree.tree(filled)
+    commit(tree.TREE, "net/more.c", "more\n", "NET: add more")
+    tree.export()
+    assert len(topics.named(topics.series(), "two").patches) == 2
+    both = applied.commits(filled)["patched"]
+    assert applied.proposed(filled) == base.git(filled.repo, "rev-parse", f"{both}~3").stdout.strip()
+
+
+def test_what_stands_behind_an_experiment_is_one(filled, place):
+    set_state(place, "one", "experiment: no better")
+    with pytest.raises(Fail, match="topics/order: two stands behind one, an experiment: experiments stand last"):
+        topics.series()
+    set_state(place, "two", "experiment: of an experiment")
+    assert not topics.proposed(topics.series())
 
 
 def test_what_a_topic_holds_besides_patches_is_not_lost_with_it(filled, place):

@@ -67,7 +67,7 @@ class Plan:
 def plan(base: Base, lsmod: str = "", *more: pathlib.Path) -> Plan:
     """What deb() makes of the same; hold the source's lock. It is known before anything is built, and said."""
     config = sources.configuration(base)
-    commit = applied.commits(base)["patched"]
+    commit = applied.proposed(base)
     key = digest(applied.code(base, commit), base.revision, kernel.compiler(), config, lsmod, FRAGMENT, *more)
     found = Plan(commit, f"-{NAME}-{key[:8]}", config, cache() / "kernels" / f"{KIND}-{key}")
     modules = f"with {len(LOADED.findall(lsmod))} modules of a server's" if lsmod else "with all of Debian's modules"

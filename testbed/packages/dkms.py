@@ -204,7 +204,7 @@ def source(base: Base, head: str, place: pathlib.Path, version: str, more: Colle
 def dkms(base: Base) -> pathlib.Path:
     """Make build/knfsd-queue-dkms_VERSION_all.deb; returns its path. Says which patches it cannot have."""
     kernel = release(base)
-    topics = store.series()
+    topics = store.proposed(store.series())
     tree.check_exported()
     more = theirs(base, topics)
     left = sort(topics, more)

@@ -74,7 +74,8 @@ def topics() -> str:
     rows = []
     for topic in series():
         lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
-        rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, topic.subject])
+        subject = f"{topic.subject} (an experiment)" if topic.experiment else topic.subject
+        rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, subject])
     heads = ["topic", "patches", *LANES, "subject"]
     return table(heads, rows, left=(0, len(heads) - 1))
 

@@ -58,6 +58,13 @@ def commits(base: Base) -> dict[str, str]:
     return {"base": base.commit, "patched": head}
 
 
+def proposed(base: Base) -> str:
+    """The commit of the series without its experiments, which stand last."""
+    head = commits(base)["patched"]
+    experiments = [topic.name for topic in store.series() if topic.experiment]
+    return git(base.repo, "rev-parse", f"{mark(base, experiments[0], head)}^").stdout.strip() if experiments else head
+
+
 def steps(base: Base, topics: Iterable[Topic] | None = None) -> list[Step]:
     """Every patch of the series with its commit, in order; or those of some topics."""
     made = git(base.repo, "rev-list", "--reverse", f"{base.commit}..{commits(base)['patched']}").stdout.split()

@@ -30,8 +30,8 @@ TOML = schema.table(
         "title": schema.STRING,
         "state": {
             "type": "string",
-            "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+|parked: .+)$",
-            "description": "state is draft, posted vN LINK, merged as …, or parked: WHY",
+            "pattern": r"^(draft|posted v[0-9]+ \S+|merged as .+|experiment: .+|parked: .+)$",
+            "description": "state is draft, posted vN LINK, merged as …, experiment: WHY, or parked: WHY",
         },
         "lists": schema.STRINGS,
     },
@@ -96,6 +96,11 @@ class Topic:
     def parked(self) -> bool:
         """Whether it is kept and not applied: its state says what it lacks to be one of the series."""
         return self.state.startswith("parked: ")
+
+    @property
+    def experiment(self) -> bool:
+        """Whether it is applied and tested, and no part of what whoever wants the patches is given."""
+        return self.state.startswith("experiment: ")
 
     @property
     def patches(self) -> tuple[pathlib.Path, ...]:
@@ -321,8 +326,15 @@ def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topi
                 )
             if name not in seen:
                 raise Fail(f"topics/order: {topic.name} depends on {name}, which has to stand before it")
+        if not topic.experiment and (last := [one.name for one in found if one.name in seen and one.experiment]):
+            raise Fail(f"topics/order: {topic.name} stands behind {last[0]}, an experiment: experiments stand last")
         seen.add(topic.name)
     return found
+
+
+def proposed(topics: Iterable[Topic]) -> list[Topic]:
+    """What whoever wants the patches is given: all but experiments, which stand last."""
+    return [topic for topic in topics if not topic.experiment]
 
 
 def named(topics: Iterable[Topic], name: str) -> Topic:
