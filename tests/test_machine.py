@@ -243,6 +243,15 @@ def test_only_existing_selftests_are_left_out_each_with_a_reason():
             assert script in have and why
 
 
+def test_the_scripts_that_take_long_are_in_the_runners_list_here(tmp_path):
+    (tmp_path / "x").mkdir()
+    for name, mode in (("short.sh", 0o755), ("long.sh", 0o755), ("lib.sh", 0o644), ("tool", 0o755)):
+        (tmp_path / "x" / name).touch(mode=mode)
+    (tmp_path / "kselftest-list.txt").write_text("x:short.sh\n")
+    kernel.list_extended(["x"], tmp_path)
+    assert (tmp_path / "kselftest-list.txt").read_text() == "x:short.sh\nx:long.sh\n"
+
+
 def test_a_script_is_left_out_only_where_there_is_such_a_machine(filled, place):
     (place / "topics/one/left-out").write_text("lts-6.12,sim slow.sh it is slow\nsmi fast.sh mistyped\n")
     with pytest.raises(Fail, match=r"topics/one/left-out: smi: not one of sim, debug, x86, "):

@@ -351,7 +351,7 @@ def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log
                 f"the patched kernel has no tools/testing/selftests/{name}/Makefile"
             )
     with tempfile.TemporaryDirectory(dir=cache()) as out:
-        return run(
+        said = run(
             "make",
             "-C",
             base.repo / "tools/testing/selftests",
@@ -362,3 +362,18 @@ def install_selftests(base: Base, names: Iterable[str], place: pathlib.Path, log
             env=make_env(),
             log=log,
         ).stdout
+    list_extended(names, place)
+    return said
+
+
+def list_extended(names: Iterable[str], place: pathlib.Path) -> None:
+    """Have the kernel's runner know the scripts, too, that are not in its list for they take long."""
+    path = place / "kselftest-list.txt"
+    known = path.read_text().split()
+    found = [
+        f"{name}:{script.name}"
+        for name in names
+        for script in sorted((place / name).glob("*.sh"))
+        if os.access(script, os.X_OK)
+    ]
+    path.write_text("".join(f"{line}\n" for line in [*known, *(line for line in found if line not in known)]))

@@ -45,6 +45,7 @@ def script(topics: Sequence[Topic], kind: str, tests: pathlib.Path, size: tuple[
         "COLUMNS": size[0],
         "LINES": size[1],
         "TERM": term,
+        "CLOCK": KINDS[kind].clock,
     }
     return (
         "\n".join(

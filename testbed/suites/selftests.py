@@ -113,7 +113,13 @@ def script(
     topics: Collection[Topic], kind: str, place: pathlib.Path, tests: Collection[str], noise: int = 0, mode: str = ""
 ) -> str:
     """What a guest runs: the kernel's own runner, over tests."""
-    lines = ["#!/bin/bash", *disturbed(noise), *(topic.prepare for topic in topics if topic.prepare)]
+    lines = [
+        "#!/bin/bash",
+        *disturbed(noise),
+        # Of what the topics prepare, some is for a clock that does not pass while code runs.
+        f"CLOCK={KINDS[kind].clock}",
+        *(topic.prepare for topic in topics if topic.prepare),
+    ]
     if mode:
         # Tests in another mode than they say would be worth nothing.
         lines += ["set -e", modes(topics)[mode].rstrip(), "set +e"]
