@@ -229,6 +229,14 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
     assert gone(int(pid.read_text()))
 
 
+def test_what_other_scripts_source_is_no_selftest():
+    found = {path.rpartition("/")[2] for path in suites.named("nfsd-stress", "debian")[1]}
+    assert "soak.sh" in found and not {"far.sh", "paths.sh", "secure.sh"} & found
+    for name in ("lib.sh", "test.sh", "far.sh"):
+        with pytest.raises(Fail, match=rf"T={name}: no topic and no selftest"):
+            suites.named(name, "debian")
+
+
 def test_only_existing_selftests_are_left_out_each_with_a_reason():
     found = topics.series()
     have = {

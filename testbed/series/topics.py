@@ -163,6 +163,14 @@ class Topic:
         return tuple(dict.fromkeys(name for names in found for name in names))
 
     @property
+    def libraries(self) -> frozenset[str]:
+        """Those of them that are added without being programs: other scripts source them."""
+        added = rf"^diff --git a/\S+ b/{SELFTESTS}(\S+\.sh)\nnew file mode 100644$"
+        return frozenset(
+            name for path in self.patches for name in re.findall(added, path.read_text(errors="replace"), re.M)
+        )
+
+    @property
     def content(self) -> str:
         """A key of what the patches change that can change a figure: not messages, prose, tests, nor line numbers."""
         files: dict[str, list[str]] = {}

@@ -362,7 +362,8 @@ def named(name: str, kind: str, mode: str = "") -> tuple[list[Topic], list[str]]
     brought = {
         path: topic for topic in topics for path in topic.scripts if path.rpartition("/")[0] in directories(topics)
     }
-    tests = {path.rpartition("/")[2]: path for path in brought if path.rpartition("/")[2] != "lib.sh"}
+    libraries = {path for topic in topics for path in topic.libraries}
+    tests = {path.rpartition("/")[2]: path for path in brought if path not in libraries}
     without = left_out(topics, kind, mode)
     if name in tests:
         if name in without:
