@@ -21,9 +21,9 @@ from .report import documents
 from .report import figures as quoted
 from .schema import meant
 from .series import base, post, topics, tree
-from .suites import check, conformance, kunit, litmus, mutants
+from .suites import check, conformance, kunit, litmus, mutants, userland
 from .swarm import judge
-from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, say
 
 # {variable in lower case: its value}
 Arguments = types.SimpleNamespace
@@ -55,6 +55,7 @@ class Variable:
 FLAG = ("1",)
 KSRC = Variable("KSRC", "a clean git tree of the kernel as the base, instead of Debian's linux-source")
 LTS = Variable("LTS", f"the lane for a long-term kernel: {', '.join(filter(None, base.PACKAGES))}")
+BASE = Variable("BASE", "a base beside the kernel, for its topics", tuple(base.PROJECTS))
 TOPIC = Variable("T", "a topic")
 TOPICS = Variable("T", "a topic, or several with commas between them")
 MACHINE = Variable("KIND", "the kind of machine", BOOTED, "sim")
@@ -144,6 +145,7 @@ def setup(_: Arguments) -> None:
     Variable("FORCE", "1: make it anew; what it held is kept on a branch", FLAG, False),
     KSRC,
     LTS,
+    BASE,
     name="tree",
     example="LTS=6.12",
 )
@@ -152,14 +154,14 @@ def make_tree(args: Arguments) -> None:
     tree.tree(base.find(), force=args.force)
 
 
-@command(LTS, bare=True)
+@command(LTS, BASE, bare=True)
 def export(_: Arguments) -> None:
     """write the tree's commits back as patches"""
     tree.export()
     documents.splice()
 
 
-@command(TOPICS, LTS, example="T={topic}", bare=True)
+@command(TOPICS, LTS, BASE, example="T={topic}", bare=True)
 def series(args: Arguments) -> None:
     """print the paths of all patches in order but those of experiments, or of a topic behind what it depends on"""
     # Whoever only wants to apply the patches need not install anything.
@@ -174,6 +176,7 @@ def series(args: Arguments) -> None:
     Variable("TO", "the directory to write to, instead of build/post/TOPIC-vN"),
     Variable("PREVIOUS", "the git ref that holds the version before, instead of posted/TOPIC-vN"),
     KSRC,
+    BASE,
     name="post",
     example="T={topic} V=1",
 )
@@ -204,13 +207,13 @@ def make_deb(args: Arguments) -> None:
     say(f"Linux {made.release}: `apt install {' '.join(map(str, made.files))}` on the server, then boot it")
 
 
-@command(LTS, bare=True)
+@command(LTS, BASE, bare=True)
 def check_exported(_: Arguments) -> None:
     """say whether tree/ holds what topics/ does not; fast"""
     tree.check_exported()
 
 
-@command(TOPICS, KSRC, LTS, name="check", example="T={topic}")
+@command(TOPICS, KSRC, LTS, BASE, name="check", example="T={topic}")
 def check_series(args: Arguments) -> int:
     """look at the patches, all or a topic's, as their maintainers would"""
     tally = Tally()
@@ -218,6 +221,8 @@ def check_series(args: Arguments) -> int:
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     if lane():
         check.applies(base.find(), tally)
+    elif project():
+        userland.check(base.find(), tally, wanted or topics.series())
     else:
         check.check(base.find(), tally, wanted or None)
     return tally.close()
@@ -380,7 +385,7 @@ def conform(args: Arguments) -> int:
     return tally.close()
 
 
-@command(LTS, bare=True)
+@command(LTS, BASE, bare=True)
 def clean(_: Arguments) -> None:
     """remove build/"""
     shutil.rmtree(BUILD, ignore_errors=True)
@@ -401,16 +406,21 @@ def parse(words: Sequence[str]) -> tuple[Command, Arguments]:
         variable, equals, value = word.partition("=")
         if not equals:
             raise Fail(f"make {name}: {word}: not of the form VARIABLE=value; {offered(found)}")
-        if variable == LTS.name and variable not in known:
-            raise Fail(of_the_series(found))
+        for other in (LTS, BASE):
+            if variable == other.name not in known:
+                raise Fail(of_the_series(found, other))
         if variable not in known:
             raise Fail(f"make {name}: there is no {variable}= here{meant(variable, known)}; {offered(found)}")
         given[variable] = value
-    if lane() and LTS.name not in known and not found.bare:
-        raise Fail(of_the_series(found))
+    for other, said in ((LTS, lane()), (BASE, project())):
+        if said and other.name not in known and not found.bare:
+            raise Fail(of_the_series(found, other))
     values = {key: one.value(given[key]) if key in given else one.default for key, one in known.items()}
     # Before a base is looked for: a topic that there is not.
+    bases = {one.name: one.base for one in topics.applied(checked=False)}
     for topic in several(str(values["T"])) if {TOPIC, TOPICS, EXPERIMENTS[1]} & set(found.variables) else ():
+        if bases.get(topic, project()) != project():
+            raise Fail(f"T={topic}: is of another base: {f'BASE={bases[topic]}' if bases[topic] else 'without BASE='}")
         topics.named(topics.series(checked=False), topic)
     return found, Arguments(**{key.lower(): value for key, value in values.items()})
 
@@ -421,9 +431,9 @@ def offered(found: Command) -> str:
     return f"there {'are' if len(names) > 1 else 'is'}: {', '.join(names)}" if names else "it has no variable"
 
 
-def of_the_series(found: Command) -> str:
-    have = [one.name for one in COMMANDS.values() if LTS in one.variables]
-    return f"{found.name} is for the series itself; with LTS= there are: {', '.join(have)}"
+def of_the_series(found: Command, other: Variable) -> str:
+    have = [one.name for one in COMMANDS.values() if other in one.variables]
+    return f"{found.name} is for the series itself; with {other.name}= there are: {', '.join(have)}"
 
 
 def alone(found: Command, args: Arguments) -> contextlib.AbstractContextManager[None]:

@@ -18,7 +18,7 @@ from .packages import deb, dkms, package
 from .series import b4, post, tree
 from .series import base as bases
 from .series import topics as store
-from .series.base import PACKAGES, Base
+from .series.base import PACKAGES, PROJECTS, Base
 from .series.topics import Topic
 from .suites import check, conformance, kunit, litmus, mutants, own, selftests, verdicts
 from .swarm import judge
@@ -54,11 +54,12 @@ def commands(base: Base, tally: Tally) -> None:
     with lock("source"):
         server = deb.loaded(deb.GUEST)
         tally.run("make deb knows what to build", deb.plan, base, server)
-    for version in filter(None, PACKAGES):
-        line = [sys.executable, "-m", "testbed", "check"]
-        # The base of a lane is a package of its own.
-        done = run(*line, cwd=ROOT, env={"LTS": version, "KSRC": ""}, check=False)
-        tally.that(f"make check LTS={version}", done.stdout if done.returncode else "")
+    for name, values in [("LTS", filter(None, PACKAGES)), ("BASE", PROJECTS)]:
+        for value in values:
+            line = [sys.executable, "-m", "testbed", "check"]
+            # Each of them is of a package of its own.
+            done = run(*line, cwd=ROOT, env={name: value, "KSRC": ""}, check=False)
+            tally.that(f"make check {name}={value}", done.stdout if done.returncode else "")
 
 
 def mailed(base: Base, topics: list[Topic]) -> None:

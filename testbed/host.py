@@ -56,6 +56,23 @@ DEB = {
     "dpkg-dev": "the same",
 }
 
+# What building nfs-utils needs beyond these.
+USERLAND = {
+    "autoconf": "makes configure of configure.ac",
+    "automake": "makes Makefile.in of Makefile.am",
+    "libtool": "its own libraries",
+    "pkgconf": "configure finds libraries by it",
+    "libtirpc-dev": "RPC: mountd, exportfs and mount.nfs",
+    "libnl-3-dev": "nfsdctl speaks netlink",
+    "libnl-genl-3-dev": "the same",
+    "libreadline-dev": "nfsdctl has a prompt",
+    "libxml2-dev": "configure asks for it",
+    "libsqlite3-dev": "mountd and exportfs keep the file system identifiers of re-exports in it",
+    "libmount-dev": "nfsrahead",
+    "uuid-dev": "configure asks for it",
+    "libblkid-dev": "mountd knows file systems by their UUIDs",
+}
+
 
 def missing(wanted: Iterable[str]) -> list[str]:
     """Those packages that are not installed."""
@@ -127,6 +144,6 @@ def mirror() -> str:
     )
 
 
-def source(suite: str) -> str:
+def source(suite: str, archive: str = "deb") -> str:
     """A line of sources.list for a suite of that archive."""
-    return f"deb [signed-by={KEYRING}] {mirror()} {suite} main"
+    return f"{archive} [signed-by={KEYRING}] {mirror()} {suite} main"

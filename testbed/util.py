@@ -22,11 +22,16 @@ def lane() -> str:
     return os.environ.get("LTS", "")
 
 
-# A lane has its own, so that neither takes the other's kernels or work for its own.
-BUILD = ROOT / "build" / lane()
+def project() -> str:
+    """What BASE= names: a project beside the kernel that topics are patches of; "" for the kernel."""
+    return os.environ.get("BASE", "")
+
+
+# A lane and a project have their own, so that none takes another's kernels or work for its own.
+BUILD = ROOT / "build" / (lane() or project())
 # The programs for administrators.
 TOOLS = ROOT / "tools"
-TREE = ROOT / ("tree-" + lane()).rstrip("-")
+TREE = ROOT / f"tree-{lane() or project()}".rstrip("-")
 
 P = ParamSpec("P")
 T = TypeVar("T")

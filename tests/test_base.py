@@ -55,7 +55,7 @@ def test_what_is_no_kernel_is_refused(ksrc, tmp_path):
         base.from_tree(tmp_path / "plain")
     base.git(ksrc, "rm", "-q", "Kbuild")
     base.git(ksrc, "commit", "-q", "-m", "no kernel any more")
-    with pytest.raises(Fail, match="not a kernel"):
+    with pytest.raises(Fail, match="not a source tree of Linux"):
         base.from_tree(ksrc)
 
 

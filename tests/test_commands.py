@@ -199,7 +199,7 @@ HERE = [
 def key(words: list[str]) -> str:
     """A command of ours as OURS has it."""
     names = [word.partition("=")[0] for word in words[1:]]
-    return " ".join([words[0], *(name for name in names if name not in (cli.KSRC.name, cli.LTS.name))])
+    return " ".join([words[0], *(name for name in names if name not in (cli.KSRC.name, cli.LTS.name, cli.BASE.name))])
 
 
 def runs(text: str) -> list[str]:

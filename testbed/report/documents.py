@@ -12,10 +12,10 @@ from ..experiments import experiment as experiments
 from ..experiments import origin, results
 from ..experiments.run import read
 from ..machines import kinds
-from ..series.base import PACKAGES
-from ..series.topics import everything, series, subject_of
+from ..series.base import PACKAGES, PROJECTS
+from ..series.topics import applied, everything, series, subject_of
 from ..suites import mutants as suite
-from ..util import ROOT, Fail, lane, say
+from ..util import ROOT, Fail, lane, project, say
 from . import pictures, tables
 from .tables import markdown, table
 
@@ -69,14 +69,14 @@ def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
     return experiment.topic.lane(version).results / experiment.recorded.name
 
 
-def topics() -> str:
-    """The README's list of what is applied: how many patches each topic and each lane of it has, and its subject."""
-    rows = []
-    for topic in series():
-        lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
+def topics(of: str = "") -> str:
+    """The README's list of what is applied to a base: how many patches a topic and each lane has, and its subject."""
+    rows, versions = [], [] if of else LANES
+    for topic in series(of=of):
+        lanes = [str(len(topic.lane(version).patches) or "") for version in versions]
         subject = f"{topic.subject} (an experiment)" if topic.experiment else topic.subject
         rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, subject])
-    heads = ["topic", "patches", *LANES, "subject"]
+    heads = ["topic", "patches", *versions, "subject"]
     return table(heads, rows, left=(0, len(heads) - 1))
 
 
@@ -95,7 +95,7 @@ def addressees() -> str:
 def upstream() -> str:
     """Which patches other trees have, or may have, under a subject of their own."""
     rows = []
-    for topic in series():
+    for topic in applied():
         subjects = [subject_of(path) for path in topic.own]
         for ours, theirs in topic.upstream.items():
             where = subjects.index(ours) + 1 if ours in subjects else "gone"
@@ -127,8 +127,9 @@ def parts() -> dict[str, dict[str, Part]]:
         if in_lane(experiments.find(name), version).is_file()
     }
     tables = {name: functools.partial(headline, name) for name in experiments.shown()}
+    others = {f"topics-{of}": functools.partial(topics, of) for of in PROJECTS}
     return {
-        "README.md": {"topics": topics, **tables},
+        "README.md": {"topics": topics, **others, **tables},
         **({"docs/installing.md": dict(lanes)} if lanes else {}),
         "docs/contributors.md": {"mutants": mutants},
         "docs/maintainers.md": {"state": addressees, "upstream": upstream},
@@ -146,8 +147,8 @@ def stale() -> list[str]:
 
 def splice() -> None:
     """Bring every part of every document up to date."""
-    if lane():
-        return say("what the documents show of a lane is brought up to date by `make export` without LTS=")
+    if lane() or project():
+        return say("what the documents show of it is brought up to date by `make export` without LTS= and BASE=")
     for name, made in parts().items():
         path: pathlib.Path = ROOT / name
         text = path.read_text()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .. import schema
-from ..series.topics import COVER, Topic, listed, series
+from ..series.topics import COVER, Topic, applied, listed
 from ..util import ROOT, Fail
 
 README = ROOT / "README.md"
@@ -235,7 +235,7 @@ def scanned(path: pathlib.Path) -> str:
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
 
-    text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", blank, path.read_text(), flags=re.S)
+    text = re.sub(r"<!-- ([\w-]+) -->.*?<!-- /\1 -->", blank, path.read_text(), flags=re.S)
     if path.name == COVER:
         text = re.sub(r"\A.*?\n\n|\n---\n.*\Z", blank, text, flags=re.S)
     return text
@@ -270,7 +270,7 @@ def documents(topics: Iterable[Topic]) -> dict[pathlib.Path, list[Quote]]:
 def problems(topics: Iterable[Topic] | None = None) -> list[str]:
     """A line for each figure that is not as recorded, quote that is not there, and number that nobody vouches for."""
     said = []
-    for path, there in documents(topics or series()).items():
+    for path, there in documents(topics or applied()).items():
         where, text, covered = schema.shown(path), scanned(path), []
         for quote in there:
             try:
@@ -292,7 +292,7 @@ def problems(topics: Iterable[Topic] | None = None) -> list[str]:
 def write(topics: Iterable[Topic] | None = None) -> int:
     """Put the recorded numbers into the documents; columns stay in line. Returns how many were changed."""
     changed = 0
-    for path, there in documents(topics or series()).items():
+    for path, there in documents(topics or applied()).items():
         text = path.read_text()
         wrong = [one for quote in there for one in quote.find(scanned(path))[1:] if one.said != one.recorded]
         for one in sorted(wrong, key=lambda found: -found.start):

@@ -44,17 +44,18 @@ def kept(base: Base) -> str:
     return branch(base, name())
 
 
-def name() -> str:
-    return f"queue-{store.queue_digest()}"
+def name(topics: list[Topic] | None = None) -> str:
+    return f"queue-{store.queue_digest(topics)}"
 
 
-def commits(base: Base) -> dict[str, str]:
-    """{"base": commit, "patched": commit} in base.repo, after applying the whole series there."""
-    head = kept(base)
+def commits(base: Base, of: str | None = None) -> dict[str, str]:
+    """{"base": commit, "patched": commit} in base.repo, after applying the series there; of: see store.series()."""
+    topics = store.series(of=of)
+    head = branch(base, name(topics))
     if not head:
         say("applying the series")
-        head = tree.apply(base.repo, store.series(), base.commit)
-        git(base.repo, "branch", "-f", name(), head)
+        head = tree.apply(base.repo, topics, base.commit)
+        git(base.repo, "branch", "-f", name(topics), head)
     return {"base": base.commit, "patched": head}
 
 

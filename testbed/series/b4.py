@@ -10,7 +10,7 @@ import pathlib
 import re
 
 from ..util import Fail, digest
-from .base import Base, git
+from .base import Base, git, prefix
 from .topics import Topic
 
 # What b4 looks for in a commit's message, and what it says of it.
@@ -27,7 +27,7 @@ def change_id(topic: Topic) -> str:
 def tracking(topic: Topic, version: int, base: Base, prerequisites: list[str]) -> dict[str, object]:
     """b4's own record. Without prerequisites its base is the commit before the letter, which then is the base."""
     needs = [f"base-commit: {base.commit}", *(f"patch-id: {one}" for one in prerequisites)] if prerequisites else []
-    series = {"revision": version, "change-id": change_id(topic), "prefixes": [], "prerequisites": needs}
+    series = {"revision": version, "change-id": change_id(topic), "prefixes": prefix(), "prerequisites": needs}
     return {"series": series}
 
 

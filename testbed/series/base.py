@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The base: the kernel the series is applied to, as a git repository of our own in the cache.
+"""The base: the source the series is applied to, as a git repository of our own in the cache.
 
 It comes from KSRC=/path, a clean git tree of the user's, whose objects are borrowed (`git clone --shared`) and which is
-never written to; or else from the newest linux-source package that the machine's Debian mirror offers of the kernel
-series in PACKAGES. The repository's working tree is the testbed's: kernels are built and patches are checked there.
+never written to; or else from the newest package that the machine's Debian mirror offers of what PACKAGES or PROJECTS
+has. The repository's working tree is the testbed's: kernels are built and patches are checked there.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import host
-from ..util import Fail, cache, digest, lane, lock, need_space, run, say, whole
+from ..util import Fail, cache, digest, lane, lock, need_space, project, run, say, whole
 
 Completed = subprocess.CompletedProcess[str]
 
@@ -28,10 +28,47 @@ class Package:
 
     series: str
     suite: str
+    # How a line of sources.list for it begins.
+    archive = "deb"
 
     @property
     def name(self) -> str:
         return f"linux-source-{self.series}"
+
+    @property
+    def title(self) -> str:
+        """What it is the source of."""
+        return "Linux"
+
+    @property
+    def stated(self) -> str:
+        """What shows that a tree is one of these."""
+        return "its top Makefile states no VERSION"
+
+    def version(self, top: pathlib.Path) -> str | None:
+        """The version that a source tree states, or None if it is none of these."""
+        makefile = top / "Makefile"
+        there = makefile.is_file() and (top / "Kbuild").is_file()
+        return version(makefile.read_text(errors="replace")) if there else None
+
+    def offered(self, apt: Sequence[str]) -> str | None:
+        """The version that apt would fetch."""
+        found = re.search(r"Candidate: (\d\S*)", run("apt-cache", *apt, "policy", self.name).stdout)
+        return found[1] if found else None
+
+    def fetch(self, apt: Sequence[str], offered: str, place: pathlib.Path) -> pathlib.Path:
+        """Have apt fetch that version to a directory; returns the tarball of the source."""
+        run("apt-get", *apt, "download", f"{self.name}={offered}", cwd=place)
+        (deb,) = place.glob("*.deb")
+        run("dpkg-deb", "-x", deb, place)
+        (tarball,) = place.glob("usr/src/*.tar.xz")
+        return tarball
+
+    def tidy(self, top: pathlib.Path) -> None:
+        """Make of an unpacked source a tree to work in: nothing that is new there may be overlooked."""
+        # Debian's packaging ignores whatever is new at the top level.
+        ignore = top / ".gitignore"
+        ignore.write_text("".join(line for line in ignore.read_text().splitlines(True) if line != "/*\n"))
 
     @property
     def config(self) -> str:
@@ -39,8 +76,94 @@ class Package:
         return f"linux-config-{self.series}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Source(Package):
+    """A source package of Debian's. What is taken of it is upstream's tarball, without what Debian changes."""
+
+    # What its configure is told.
+    configure: tuple[str, ...]
+    # Patterns of the files that autoreconf makes. A tarball has them, a repository has not.
+    generated: tuple[str, ...]
+    # What a mail's subject has beside the word PATCH.
+    prefix: str
+    archive = "deb-src"
+
+    @property
+    def name(self) -> str:
+        return self.series
+
+    @property
+    def title(self) -> str:
+        return self.series
+
+    @property
+    def stated(self) -> str:
+        return "its configure.ac does not say so"
+
+    def version(self, top: pathlib.Path) -> str | None:
+        path = top / "configure.ac"
+        stated = rf"^AC_INIT\(\[[\w ]*\b{self.series}\],\[([^\]]+)\]"
+        found = re.search(stated, path.read_text(errors="replace"), re.M) if path.is_file() else None
+        return found[1] if found else None
+
+    def offered(self, apt: Sequence[str]) -> str | None:
+        # Without the epoch, which no directory's name should have.
+        found = re.findall(r"^Version: (?:\d+:)?(\S+)", run("apt-cache", *apt, "showsrc", self.name).stdout, re.M)
+        return found[0] if found else None
+
+    def fetch(self, apt: Sequence[str], offered: str, place: pathlib.Path) -> pathlib.Path:
+        run("apt-get", *apt, "source", "-q", "--only-source", "--download-only", self.name, cwd=place)
+        (tarball,) = place.glob(f"{self.name}_{offered.rpartition('-')[0]}.orig.tar.*z")
+        return tarball
+
+    def tidy(self, top: pathlib.Path) -> None:
+        for pattern in self.generated:
+            for path in top.rglob(pattern):
+                path.unlink()
+        (top / ".gitignore").write_text("".join(f"{pattern}\n" for pattern in self.generated))
+
+
 # {what LTS= names: the base of that lane}; "" is the base of the series itself.
 PACKAGES = {"": Package("7.3", "trixie-backports"), "6.12": Package("6.12", "trixie")}
+# {what BASE= and a topic's `base` name: the project that such topics are patches of}
+PROJECTS = {
+    "nfs-utils": Source(
+        "nfs-utils",
+        "trixie",
+        # The server's programs, and no more than they need.
+        configure=(
+            "--disable-gss",
+            "--disable-svcgss",
+            "--disable-nfsv4",
+            "--disable-nfsdcld",
+            "--disable-nfsdcltrack",
+            "--disable-junction",
+            "--disable-ldap",
+            "--disable-caps",
+            "--disable-sbin-override",
+            "--without-tcp-wrappers",
+            "--without-systemd",
+        ),
+        generated=(
+            "Makefile.in",
+            "aclocal.m4",
+            "autom4te.cache",
+            "compile",
+            "config.guess",
+            "config.h.in",
+            "config.sub",
+            "configure",
+            "depcomp",
+            "install-sh",
+            "libtool.m4",
+            "lt*.m4",
+            "ltmain.sh",
+            "missing",
+            "test-driver",
+        ),
+        prefix="nfs-utils",
+    )
+}
 
 # Of the configurations in linux-config, that of linux-image-amd64.
 CONFIGURATION = "config.amd64_none_amd64.xz"
@@ -82,12 +205,12 @@ def git(repo: pathlib.Path | None, *args: object, env: Mapping[str, str] | None 
 
 @dataclasses.dataclass(frozen=True)
 class Base:
-    """A kernel to apply the series to: what to call it, where its repository is, and its commit there."""
+    """A source to apply the series to: what to call it, where its repository is, and its commit there."""
 
     name: str
     repo: pathlib.Path
     commit: str
-    # Whether it is Debian's linux-source, and no tree of the user's own.
+    # Whether it is of a package of Debian's, and no tree of the user's own.
     packaged: bool = False
 
     @property
@@ -102,9 +225,25 @@ class Base:
 
 def package() -> Package:
     """The package that the base is made of, if no tree of the user's is."""
+    if project() and lane():
+        raise Fail("LTS= and BASE= name two bases: leave one of them out")
+    if project():
+        return PROJECTS[known(project())]
     if lane() not in PACKAGES:
         raise Fail(f"LTS={lane()}: there is no such lane; there are: {', '.join(filter(None, PACKAGES))}")
     return PACKAGES[lane()]
+
+
+def prefix() -> list[str]:
+    """What stands in a mail's subject beside the word PATCH."""
+    return [PROJECTS[project()].prefix] if project() else []
+
+
+def known(name: str) -> str:
+    """The name of a project that there is."""
+    if name not in PROJECTS:
+        raise Fail(f"BASE={name}: there is no such base beside the kernel; there is: {', '.join(PROJECTS)}")
+    return name
 
 
 def find() -> Base:
@@ -122,18 +261,16 @@ def version(makefile: str) -> str | None:
 
 
 def from_tree(ksrc: pathlib.Path) -> Base:
-    path = ksrc.expanduser().resolve()
+    wanted, path = package(), ksrc.expanduser().resolve()
     if not path.is_dir():
-        raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of the kernel")
+        raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of {wanted.title}")
     if git(path, "rev-parse", "--show-prefix", check=False).stdout != "\n":
         raise Fail(
             f"KSRC={ksrc}: not the top of a git tree; the series is applied to a commit. `git init && git add -A && "
             "git commit` there makes one of an unpacked tarball"
         )
-    makefile = path / "Makefile"
-    kernel = version(makefile.read_text(errors="replace")) if makefile.is_file() else None
-    if not kernel or not (path / "Kbuild").is_file():
-        raise Fail(f"KSRC={ksrc}: not a kernel source tree (its top Makefile states no VERSION)")
+    if not (stated := wanted.version(path)):
+        raise Fail(f"KSRC={ksrc}: not a source tree of {wanted.title} ({wanted.stated})")
     dirty = git(path, "status", "--porcelain", "--untracked-files=no", env={"GIT_OPTIONAL_LOCKS": "0"}).stdout
     if dirty:
         raise Fail(
@@ -144,17 +281,17 @@ def from_tree(ksrc: pathlib.Path) -> Base:
     repo = cache() / "base" / f"tree-{commit[:16]}-{digest(str(path))[:8]}"
     with lock("base"):
         if git(repo, "cat-file", "-e", f"{commit}^{{tree}}", check=False).returncode if repo.is_dir() else True:
-            need_space(cache(), 4, "a copy of the kernel source")
-            say(f"borrowing the objects of {path} at {commit[:12]} (Linux {kernel})")
+            need_space(cache(), 4, "a copy of the source")
+            say(f"borrowing the objects of {path} at {commit[:12]} ({wanted.title} {stated})")
             with whole(repo) as part:
                 git(None, "clone", "-q", "--shared", "--no-checkout", path, part)
                 git(part, "checkout", "-q", "--detach", commit)
-    return Base(f"Linux {kernel} ({path.name} at {commit[:12]})", repo, commit)
+    return Base(f"{wanted.title} {stated} ({path.name} at {commit[:12]})", repo, commit)
 
 
-def from_package() -> Base:
-    """The newest linux-source of package() on the mirror, as a repository of one commit; asked for once a day."""
-    wanted = package()
+def from_package(wanted: Package | None = None) -> Base:
+    """The newest source that the mirror has of a package, or of package(), as a repository; asked for once a day."""
+    wanted = wanted or package()
     checked = cache() / "apt" / f"checked-{wanted.series}"
     with lock("base"):
         have = newest_have(wanted)
@@ -169,13 +306,12 @@ def from_package() -> Base:
                 say(f"the Debian mirror could not be reached; using {wanted.name} {have} from the cache")
             else:
                 raise Fail(
-                    "the Debian mirror of this machine could not be reached, and no "
-                    f"{wanted.name} is in the cache: check the network and `apt-get update`, or give a kernel tree of "
-                    f"your own with KSRC=/path\n{apt}"
+                    f"the Debian mirror of this machine could not be reached, and no {wanted.name} is in the cache: "
+                    f"check the network and `apt-get update`, or give a tree of your own with KSRC=/path\n{apt}"
                 )
     repo = cache() / "base" / f"{wanted.name}_{have}"
     commit = git(repo, "rev-parse", "base").stdout.strip()
-    return Base(f"Linux {have.split('-')[0]} ({wanted.name} {have})", repo, commit, packaged=True)
+    return Base(f"{wanted.title} {have.split('-')[0]} ({wanted.name} {have})", repo, commit, packaged=True)
 
 
 def newest_have(wanted: Package) -> str | None:
@@ -193,7 +329,7 @@ def candidate(wanted: Package) -> tuple[list[str] | str, str | None]:
     for sub in ("state/lists/partial", "cache/archives/partial"):
         (home / sub).mkdir(parents=True, exist_ok=True)
     sources = home / "sources.list"
-    sources.write_text(f"{host.source(wanted.suite)}\n")
+    sources.write_text(f"{host.source(wanted.suite, wanted.archive)}\n")
     apt = [
         "-o",
         f"Dir::State={home}/state",
@@ -213,35 +349,26 @@ def candidate(wanted: Package) -> tuple[list[str] | str, str | None]:
     update = run("apt-get", *apt, "update", "-q", "--error-on=any", check=False)
     if update.returncode:
         return update.stdout, None
-    policy = run("apt-cache", *apt, "policy", wanted.name).stdout
-    found = re.search(r"Candidate: (\d\S*)", policy)
-    if not found:
-        others = run("apt-cache", *apt, "search", "--names-only", "^linux-source-[0-9]").stdout
+    if not (offered := wanted.offered(apt)):
+        others = run("apt-cache", *apt, "search", "--names-only", f"^{wanted.name.rstrip('.0123456789')}").stdout
         raise Fail(
             f"the Debian mirror of this machine has no {wanted.name} in {wanted.suite}: a release disappears from the "
-            f"archive when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a kernel tree of your own "
+            f"archive when the next one lands. It has:\n{others.rstrip() or '(none)'}\nGive a tree of your own "
             "with KSRC=/path"
         )
-    return apt, found[1]
+    return apt, offered
 
 
 def unpack(wanted: Package, offered: str, apt: list[str] | str) -> None:
     repo = cache() / "base" / f"{wanted.name}_{offered}"
-    need_space(cache(), 5, "the kernel source")
+    need_space(cache(), 5, "the source")
     say(f"fetching {wanted.name} {offered} from the Debian mirror of this machine")
-    with whole(repo) as part:
-        part.mkdir()
-        run("apt-get", *apt, "download", f"{wanted.name}={offered}", cwd=part)
-        (deb,) = part.glob("*.deb")
-        run("dpkg-deb", "-x", deb, part / "deb")
-        (tarball,) = part.glob("deb/usr/src/*.tar.xz")
+    with tempfile.TemporaryDirectory(dir=cache()) as scratch, whole(repo) as part:
+        tarball = wanted.fetch(list(apt), offered, pathlib.Path(scratch))
         say("unpacking it into a git repository")
+        part.mkdir()
         run("tar", "-xf", tarball, "--strip-components=1", "-C", part)
-        run("rm", "-rf", deb, part / "deb")
-        # Debian's packaging ignores whatever is new at the top level; in a tree to work in, nothing new may be
-        # overlooked.
-        ignore = part / ".gitignore"
-        ignore.write_text("".join(line for line in ignore.read_text().splitlines(True) if line != "/*\n"))
+        wanted.tidy(part)
         git(part, "init", "-q")
         git(part, "add", "-A", "-f", ".")
         when = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}

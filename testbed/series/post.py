@@ -11,7 +11,7 @@ import tempfile
 from ..util import BUILD, ROOT, Fail, digest, lock, run, say, whole
 from . import b4, tree
 from . import topics as store
-from .base import Base, git
+from .base import Base, git, prefix
 from .topics import Topic
 
 # The letter's line about what to apply first names topics, which nobody who reads the mail knows.
@@ -157,7 +157,8 @@ def write(
         people, lists = recipients(base, topic)
         with whole(place) as part:
             addresses = [*(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists)]
-            options = [*compare, *addresses, f"--base={base.commit}", *([f"-v{wanted}"] if wanted > 1 else [])]
+            named = [f"--subject-prefix={' '.join(['PATCH', *prefix()])}", *([f"-v{wanted}"] if wanted > 1 else [])]
+            options = [*compare, *addresses, f"--base={base.commit}", *named]
             git(base.repo, "format-patch", *FORMAT, "-o", part, *options, f"{onto}..{head}")
             cover = part / (f"v{wanted}-{store.COVER}" if wanted > 1 else store.COVER)
             letter = cover.read_text().replace("*** SUBJECT HERE ***", topic.subject)
@@ -177,10 +178,10 @@ def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
     if git(base.repo, "rev-parse", "--verify", "-q", f"{base.commit}^", check=False).returncode:
         say(
             f"its base-commit is of {base.name} without history, which nobody else has: "
-            "KSRC=/path/to/linux makes it a public tree's"
+            "KSRC=/path/to/a/tree makes it a public one's"
         )
     say(
-        "no message has a Signed-off-by: `git am -s` in a kernel tree adds yours; "
+        "no message has a Signed-off-by: `git am -s` in a tree of yours adds it; "
         "docs/maintainers.md says what else is asked for"
     )
     if topic.posting:

@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Iterable
 
 from .. import schema
-from ..util import ROOT, Fail, cache, digest, lane, whole
+from ..util import ROOT, Fail, cache, digest, lane, project, whole
+from . import base as bases
 from .base import git
 
 TOPICS = ROOT / "topics"
@@ -35,6 +36,7 @@ TOML = schema.table(
         },
         "lists": schema.STRINGS,
     },
+    base=schema.STRING,
     depends_on=schema.STRINGS,
     maintainers=schema.STRINGS,
     config=schema.STRING,
@@ -61,6 +63,8 @@ class Topic:
     home: pathlib.Path
     title: str
     state: str
+    # What its patches are of, one of base.PROJECTS; "" is the kernel.
+    base: str
     lists: tuple[str, ...]
     maintainers: tuple[str, ...]
     # Names of topics whose patches have to be applied before these.
@@ -292,6 +296,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         home,
         data["title"],
         data["state"],
+        bases.known(data["base"]) if "base" in data else "",
         config=config,
         guest=data.get("guest", {}),
         prepare=data.get("prepare", ""),
@@ -314,9 +319,13 @@ def everything(checked: bool = True, where: pathlib.Path | None = None) -> list[
     return [load(homes[name], checked) for name in [*order, *(name for name in homes if name not in order)]]
 
 
-def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topic]:
-    """The topics that are applied, in their order: all that are not parked, or in a lane those that it has."""
-    found = [topic for topic in everything(checked, where) if not topic.parked]
+def series(checked: bool = True, where: pathlib.Path | None = None, of: str | None = None) -> list[Topic]:
+    """The topics that are applied, in their order: all of a base that are not parked, or in a lane those that it has.
+
+    of: what BASE= may name; as it does, without it.
+    """
+    of = project() if of is None else of
+    found = [topic for topic in everything(checked, where) if topic.base == of and not topic.parked]
     if lane():
         have = [topic.name for topic in found if topic.lane(lane())]
         found = [
@@ -343,6 +352,11 @@ def series(checked: bool = True, where: pathlib.Path | None = None) -> list[Topi
 def proposed(topics: Iterable[Topic]) -> list[Topic]:
     """What whoever wants the patches is given: all but experiments, which stand last."""
     return [topic for topic in topics if not topic.experiment]
+
+
+def applied(checked: bool = True) -> list[Topic]:
+    """The topics that are applied, of every base."""
+    return [topic for of in ("", *bases.PROJECTS) for topic in series(checked, of=of)]
 
 
 def named(topics: Iterable[Topic], name: str) -> Topic:

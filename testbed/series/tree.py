@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-from ..util import ROOT, TREE, Fail, digest, lane, lock, remove, say
+from ..util import ROOT, TREE, Fail, digest, lane, lock, project, remove, say
 from . import lane as lanes
 from . import topics as store
 from .base import Base, git
@@ -334,6 +334,8 @@ def cover(name: str, mark: str, commits: list[str]) -> str:
 def agreed(covers: dict[str, tuple[str, str]]) -> None:
     """Fail unless topics/ can take these topics as they are: what goes by hand is named before anything is written."""
     for topic in store.everything():
+        if topic.base != project() and topic.name in covers:
+            raise Fail(f"topics/{topic.name} is of another base ({topic.base or 'the kernel'}): take another name")
         if topic.parked and topic.name in covers:
             raise Fail(
                 f'topics/{topic.name} is {topic.state}: write `state = "draft"` in its topic.toml to have it back'
@@ -355,22 +357,24 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
             )
 
 
-def write_order(names: Iterable[str], parked: Iterable[str]) -> None:
+def write_order(names: Iterable[str], others: Iterable[str]) -> None:
     """Bring topics/order up to date, unless it has the topics in this order already."""
     path = store.TOPICS / "order"
-    if not in_order(names, parked):
+    if not in_order(names, others):
         comments = [line for line in path.read_text().splitlines() if line.startswith("#")] if path.is_file() else []
-        path.write_text("".join(f"{line}\n" for line in [*comments, *names, *parked]))
+        # The kernel's come first.
+        lines = [*others, *names] if project() else [*names, *others]
+        path.write_text("".join(f"{line}\n" for line in [*comments, *lines]))
 
 
-def in_order(names: Iterable[str], parked: Iterable[str]) -> bool:
-    """Whether topics/order has these topics, each in a line, in this order; parked ones may be anywhere."""
-    return [name for name in store.listed(store.TOPICS / "order") if name not in parked] == list(names)
+def in_order(names: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether topics/order has these topics, each in a line, in this order; others may be anywhere."""
+    return [name for name in store.listed(store.TOPICS / "order") if name not in others] == list(names)
 
 
-def parked() -> list[str]:
-    """The topics that are kept and not applied: no tree has them."""
-    return [topic.name for topic in store.everything() if topic.parked]
+def absent() -> list[str]:
+    """The topics that this tree does not have: those that are parked, and those of another base."""
+    return [topic.name for topic in store.everything() if topic.parked or topic.base != project()]
 
 
 def export() -> None:
@@ -395,13 +399,13 @@ def export() -> None:
         if lane():
             lanes.write(lane_files())
         else:
-            kept = parked()
+            others = absent()
             with tempfile.TemporaryDirectory(dir=ROOT, prefix=".export-") as place:
                 new = pathlib.Path(place)
                 covers = write_patches(new)
                 agreed(covers)
                 replace(new, covers)
-            write_order(covers, kept)
+            write_order(covers, others)
         write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
         say(f"topics/ holds {sum(len(t.patches) for t in series())} patches in {len(series())} topics")
 
@@ -422,13 +426,14 @@ def replace(new: pathlib.Path, covers: dict[str, tuple[str, str]]) -> None:
         if not (target / "topic.toml").is_file():
             (target / "topic.toml").write_text(
                 f'title = {json.dumps(subject)}\nstate = "draft"\nlists = []\n'
-                f"depends_on = {json.dumps(stands_on(name, letter))}\n"
+                + (f"base = {json.dumps(project())}\n" if project() else "")
+                + f"depends_on = {json.dumps(stands_on(name, letter))}\n"
             )
             say(
                 f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it "
                 "(docs/contributors.md)"
             )
-    kept = {*covers, *(topic.name for topic in store.everything() if topic.parked)}
+    kept = {*covers, *absent()}
     for topic in [home for home in store.TOPICS.iterdir() if home.is_dir() and home.name not in kept]:
         remove(topic)
 
@@ -451,7 +456,7 @@ def check_exported() -> None:
         with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
             new = pathlib.Path(place)
             names = list(write_patches(new))
-            differ = different(new, store.TOPICS) + ["order"] * (not in_order(names, parked()))
+            differ = different(new, store.TOPICS) + ["order"] * (not in_order(names, absent()))
     if differ:
         raise Fail(
             f"{TREE.name}/ holds commits that topics/ does not; `make export` writes:\n"
@@ -461,11 +466,11 @@ def check_exported() -> None:
 
 
 def different(one: pathlib.Path, other: pathlib.Path) -> list[str]:
-    """The relative paths of patches and their lists that differ between two directories, but for parked topics."""
-    parked = [topic.name for topic in store.everything() if topic.parked]
+    """The relative paths of patches and their lists that differ between two directories, but for absent topics."""
+    others = absent()
 
     def files(top: pathlib.Path) -> dict[str, bytes]:
-        found = [path for path in top.glob("*/patches/*") if path.parts[-3] not in parked]
+        found = [path for path in top.glob("*/patches/*") if path.parts[-3] not in others]
         return {str(path.relative_to(top)): path.read_bytes() for path in found}
 
     a, b = files(one), files(other)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The topics of a base that is no kernel: its patches as a maintainer looks at them."""
+
+import functools
+import os
+import pathlib
+import re
+from collections.abc import Collection
+
+from .. import host
+from ..series import applied, tree
+from ..series import base as bases
+from ..series import topics as store
+from ..series.base import Base, git
+from ..series.topics import Topic
+from ..util import Fail, Tally, cache, digest, lock, project, remove, run, say
+from .check import check_fixes, come_and_gone, stands_alone
+from .verdicts import once
+
+CODE = pathlib.Path(__file__)
+# All that these compilers warn of; a project's own flags leave out some of it for some of its programs.
+FLAGS = "CFLAGS=-g -O2 -Wall -Wextra"
+# What the base itself says while it is built. It is the last file to be made, so a build that was killed is begun anew.
+BEFORE = ".said"
+
+
+def workplace(of: str, base: Base) -> pathlib.Path:
+    """The directory in which the project's commits are built; all of the base has been."""
+    options = bases.PROJECTS[of].configure
+    place = cache() / "build" / f"{of}-{digest(base.key, FLAGS, *options)}"
+    if not (place / BEFORE).is_file():
+        host.setup(host.USERLAND)
+        say(f"building {base.name}")
+        remove(place)
+        place.mkdir(parents=True)
+        copy(base, base.commit, place)
+        run("autoreconf", "-fi", cwd=place)
+        run("./configure", "-q", *options, cwd=place)
+        (place / BEFORE).write_text(make(place))
+    return place
+
+
+def copy(base: Base, commit: str, place: pathlib.Path) -> None:
+    """Have a commit's files there. What differs is new, so that make makes what it has to, and nothing else."""
+    applied.checkout(base, commit)
+    run("rsync", "-rlpc", "--exclude=/.git", f"{base.repo}/", place)
+
+
+def make(place: pathlib.Path) -> str:
+    """What make says; Fail if it fails."""
+    done = run("make", f"-j{len(os.sched_getaffinity(0))}", FLAGS, cwd=place, check=False, env={"LC_ALL": "C"})
+    if done.returncode:
+        bad = [line for line in done.stdout.splitlines() if re.search(r"error|\*\*\*", line) and "libtool:" not in line]
+        raise Fail(f"make failed with status {done.returncode} in {place}:\n" + "\n".join(bad[:25]))
+    return done.stdout
+
+
+def warnings(said: str) -> set[str]:
+    """The compiler's warnings, without line numbers, so that base and patched compare."""
+    return {re.sub(r":\d+(:\d+)?(?=[: ])", "", line) for line in said.splitlines() if "warning: " in line}
+
+
+def compiles(of: str, base: Base, commit: str) -> None:
+    """Build a commit, which may have no warning that the base does not have."""
+    place = workplace(of, base)
+    copy(base, commit, place)
+    if new := warnings(make(place)) - warnings((place / BEFORE).read_text()):
+        raise Fail("new warnings:\n" + "\n".join(sorted(new)))
+
+
+def check(base: Base, tally: Tally, chosen: Collection[Topic]) -> None:
+    """All of it, of some topics of the base that BASE= names; every patch and topic is a check of its own."""
+    tally.suite, of, topics = "check", project(), store.series()
+    with lock("source"):
+        tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
+        if not tally.run(f"the queue applies on {base.name}", applied.commits, base):
+            return
+        steps = applied.steps(base, chosen)
+        for topic in chosen:
+            stands_alone(base, topics, topic, tally)
+            gone = come_and_gone(base.repo, [step.commit for step in steps if step.topic.name == topic.name])
+            tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(gone))
+        check_fixes(base, chosen, tally)
+        for step in steps:
+            space = git(base.repo, "diff", "--check", f"{step.commit}^", step.commit, check=False).stdout
+            tally.that(f"{step.name}: its white space is well", space)
+            build = functools.partial(compiles, of, base, step.commit)
+            key = (of, base.key, applied.content(base, f"{step.commit}^"), applied.content(base, step.commit), CODE)
+            tally.run(f"{step.name}: builds, and no warning is new", once, build, *key)
