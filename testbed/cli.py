@@ -296,7 +296,7 @@ def check_figures(args: Arguments) -> int:
 
 @command(
     dataclasses.replace(MACHINE, choices=TESTED),
-    Variable("T", "a topic's KUnit and selftests, or one selftest"),
+    Variable("T", "a topic's KUnit and selftests, one selftest, or a program of tools/"),
     Variable("NOISE", "run the selftests in a guest that was disturbed, each number in another way", range(1, 10), 0),
     Variable("MODE", "run the selftests in a mode that a topic has"),
     KSRC,

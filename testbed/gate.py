@@ -20,7 +20,7 @@ from .series import base as bases
 from .series import topics as store
 from .series.base import PACKAGES, PROJECTS, Base
 from .series.topics import Topic
-from .suites import check, conformance, kunit, litmus, mutants, own, selftests, verdicts
+from .suites import check, conformance, kunit, litmus, mutants, own, selftests, tools, verdicts
 from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
@@ -33,7 +33,7 @@ RUN: dict[str, Part] = {
     "the README's figures": results.figures,
 }
 # The same, of the series itself.
-DRAWN: dict[str, Part] = {"random loads": judge.gate}
+DRAWN: dict[str, Part] = {"tools": tools.tools, "random loads": judge.gate}
 
 
 def commands(base: Base, tally: Tally) -> None:
@@ -168,8 +168,13 @@ def of_kind(base: Base, tally: Tally, kind: str, only: tuple[str, ...] = (), noi
 
 
 def some(kind: str, only: str, noise: int, mode: str) -> int:
-    """Of the tests those of a topic or a script, of another kind of machine, with noise, or in a mode."""
+    """Of the tests those of a topic, a script or a program, of another kind of machine, with noise, or in a mode."""
     tally = Tally()
+    if of_user_space := tools.named(only):
+        if (kind, noise, mode) != (tools.KIND, 0, ""):
+            raise Fail(f"T={only}: a program is tested with KIND={tools.KIND}, without NOISE= and MODE=")
+        tools.tools(bases.find(), tally, of_user_space)
+        return tally.close()
     selftests.check_mode(mode, kind)
     of, scripts = selftests.named(only, kind, mode) if only else ([], [])
     base = bases.find()

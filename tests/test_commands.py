@@ -224,6 +224,7 @@ def test_make_takes_what_the_documents_say():
     """Each variable is one of the command's, and each topic, selftest and experiment is there."""
     series, experiments = topics.series(), experiment.everywhere()
     known = {topic.name for topic in series} | {path.rpartition("/")[2] for topic in series for path in topic.scripts}
+    known |= {path.name for path in util.TOOLS.iterdir()}
     for one, words in [(line, words) for line in every() for words in made(line.text)]:
         # `make deb LSMOD=` names a variable, and gives it no value.
         given = [re.sub(r"^T=(NAME|new)$", f"T={series[0].name}", word) for word in words[1:] if not word.endswith("=")]

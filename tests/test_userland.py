@@ -166,6 +166,14 @@ def test_each_patch_is_built_and_a_new_warning_fails(stats, builder, capsys):
     assert re.search("make failed with status 2.*\n.*undeclared", problems[1])
 
 
+def test_a_guest_gets_the_patched_program(stats, builder, monkeypatch):
+    monkeypatch.delenv("BASE")
+    monkeypatch.setattr(base, "from_package", lambda wanted: stats)
+    made = userland.programs("nfs-utils")
+    assert subprocess.run([made / "nfsdctl"]).returncode == 1
+    assert userland.programs("nfs-utils") == made
+
+
 def test_the_readme_has_a_table_for_it():
     parts = documents.parts()["README.md"]
     assert "topics-nfs-utils" in parts and "topics" in parts

@@ -84,6 +84,8 @@ class Source(Package):
     configure: tuple[str, ...]
     # Patterns of the files that autoreconf makes. A tarball has them, a repository has not.
     generated: tuple[str, ...]
+    # Those of its programs that a guest is to have.
+    programs: tuple[str, ...]
     # What a mail's subject has beside the word PATCH.
     prefix: str
     archive = "deb-src"
@@ -161,6 +163,7 @@ PROJECTS = {
             "missing",
             "test-driver",
         ),
+        programs=("nfsdctl",),
         prefix="nfs-utils",
     )
 }

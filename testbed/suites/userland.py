@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The topics of a base that is no kernel: its patches as a maintainer looks at them."""
+"""The topics of a base that is no kernel: its patches as a maintainer looks at them, and its programs."""
 
 import functools
 import os
 import pathlib
 import re
+import shutil
 from collections.abc import Collection
 
 from .. import host
@@ -13,7 +14,7 @@ from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import Fail, Tally, cache, digest, lock, project, remove, run, say
+from ..util import Fail, Tally, cache, digest, lock, project, remove, run, say, whole
 from .check import check_fixes, come_and_gone, stands_alone
 from .verdicts import once
 
@@ -87,3 +88,22 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic]) -> None:
             build = functools.partial(compiles, of, base, step.commit)
             key = (of, base.key, applied.content(base, f"{step.commit}^"), applied.content(base, step.commit), CODE)
             tally.run(f"{step.name}: builds, and no warning is new", once, build, *key)
+
+
+def programs(of: str) -> pathlib.Path:
+    """The directory of a project's programs for guests, with its topics' patches, on the packaged base."""
+    wanted = bases.PROJECTS[of]
+    base = bases.from_package(wanted)
+    with lock("source"):
+        commit = applied.commits(base, of)["patched"]
+        made = cache() / "programs" / digest(of, base.key, applied.content(base, commit), CODE)
+        if not made.is_dir():
+            place = workplace(of, base)
+            copy(base, commit, place)
+            make(place)
+            with whole(made) as part:
+                part.mkdir()
+                for name in wanted.programs:
+                    (found,) = place.glob(f"utils/*/{name}")
+                    shutil.copy2(found, part)
+    return made

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Programs of user space in guests: what decides whether they run again, and how their cases are read."""
+
+import dataclasses
+import re
+
+import pytest
+from conftest import Fail
+
+from testbed import gate, util
+from testbed.series import topics as store
+from testbed.suites import own, tools
+
+SCRIPT = tools.SCRIPT.read_text()
+
+
+@pytest.fixture
+def run(tmp_path):
+    image, script = tmp_path / "linux", tmp_path / "guest.sh"
+    image.write_text("a kernel\n")
+    script.write_text("check it true\n")
+    return tools.Run("tools", "base", image, script, None)
+
+
+def test_a_case_is_a_line(tmp_path):
+    (tmp_path / "verdicts").write_text("ok it is measured\nnot ok nothing is left\n")
+    assert tools.read(tmp_path / "verdicts") == {"it is measured": "", "nothing is left": "it fails"}
+    assert tools.read(tmp_path / "none") == {}
+
+
+def test_what_was_well_is_not_run_again_and_a_failure_is(run, tmp_path, monkeypatch):
+    boots = []
+    verdicts = ["ok a\nnot ok b\n", "ok a\nok b\n", "never"]
+
+    def boot(made, text, results, *_, **__):
+        boots.append(text.read_text())
+        results.mkdir(parents=True, exist_ok=True)
+        (results / "verdicts").write_text(verdicts[len(boots) - 1])
+
+    monkeypatch.setattr(tools.boot, "boot", boot)
+    monkeypatch.setattr(tools.guest, "root", lambda packages: tmp_path)
+    monkeypatch.setattr(tools, "BUILD", tmp_path / "build")
+    (tmp_path / "build").mkdir()
+    assert tools.said(run) == {"a": "", "b": "it fails"}
+    assert tools.said(run) == {"a": "", "b": ""} == tools.said(run)
+    assert len(boots) == 2 and "KERNEL=base\n" in boots[0]
+
+
+def test_a_tool_that_changes_is_tested_again(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "TOOLS", tmp_path / "tools")
+    (tmp_path / "tools").mkdir()
+    tool = tmp_path / "tools/nfs-ask"
+    tool.write_text("one\n")
+    before = util.digest(*run.key)
+    for other in ({"on": "patched"}, {"of": "other"}, {"programs": tmp_path}):
+        assert util.digest(*dataclasses.replace(run, **other).key) != before
+    assert util.digest(*run.key) == before
+    tool.write_text("two\n")
+    assert util.digest(*run.key) != before
+
+
+def test_a_topic_of_another_base_has_a_script_of_its_own():
+    found = tools.scripts()
+    assert found.pop("tools") == tools.SCRIPT
+    for name, path in found.items():
+        assert store.named(store.applied(), name).base and tools.named(name) == name
+        names = re.findall(r'^\t*check "([^"]+)"', path.read_text(), re.M)
+        assert len(names) == len(set(names)) > 20
+
+
+def test_a_tool_can_be_named(monkeypatch):
+    asked = []
+    monkeypatch.setattr(gate.bases, "find", lambda: "base")
+    monkeypatch.setattr(gate.tools, "tools", lambda base, tally, only: asked.append(only) or tally.that("it runs", ""))
+    assert gate.some("sim", "nfs-floor", 0, "") == 0 and asked == ["tools"]
+    with pytest.raises(Fail, match="T=nfs-floor: a program is tested with KIND=sim, without NOISE= and MODE="):
+        gate.some("x86", "nfs-floor", 0, "")
+
+
+def test_no_two_cases_have_one_name():
+    """They are told apart by nothing else."""
+    names = re.findall(r'^\t*check "([^"]+)"', SCRIPT, re.M)
+    assert len(names) == len(set(names)) > 20
+
+
+def test_every_tool_is_read_by_ruff_and_mypy_and_runs_in_the_guest_or_by_its_own_tests():
+    names = [path.name for path in util.TOOLS.iterdir()]
+    assert sorted(own.PROGRAMS) == sorted(f"tools/{name}" for name in names)
+    for name in names:
+        assert f"/{name}" in SCRIPT or (util.ROOT / f"tests/test_{name.rpartition('-')[2]}.py").is_file(), name
