@@ -20,7 +20,7 @@ from .series import base as bases
 from .series import topics as store
 from .series.base import PACKAGES, PROJECTS, Base
 from .series.topics import Topic
-from .suites import check, conformance, kunit, litmus, mutants, own, selftests, tools, verdicts
+from .suites import check, conformance, kunit, links, litmus, mutants, own, selftests, tools, verdicts
 from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
@@ -33,7 +33,11 @@ RUN: dict[str, Part] = {
     "the README's figures": results.figures,
 }
 # The same, of the series itself.
-DRAWN: dict[str, Part] = {"tools": tools.tools, "random loads": judge.gate}
+DRAWN: dict[str, Part] = {
+    "tools": tools.tools,
+    "built in or modules": links.links,
+    "random loads": judge.gate,
+}
 
 
 def commands(base: Base, tally: Tally) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The inner loop's names, what is counted and kept, and what `make check` finds."""
 
+import dataclasses
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from conftest import MAKEFILE, Fail, commit, topic
 from testbed import util
 from testbed.machines import shell
 from testbed.series import base, topics, tree
-from testbed.suites import check, kunit, selftests
+from testbed.suites import check, kunit, links, selftests
 
 SCRIPT = "#!/bin/bash\n. ./lib.sh\n"
 
@@ -225,6 +226,38 @@ def test_a_kernel_is_told_which_suites_and_how_many_cpus():
     one, four = (kunit.command(pathlib.Path("/linux"), cpus, 60, "svc*") for cpus in (1, 4))
     assert "kunit.filter_glob=svc*" in one and not any("ncpus" in word for word in one)
     assert four[:4] == ["timeout", "--kill-after=10", "60", "/linux"] and {"ncpus=4", "seccomp=on"} <= set(four)
+
+
+def test_who_needs_a_symbol_has_to_see_it():
+    core = links.Unit("core", {"learn", "choose"}, {"learn"}, {"kmalloc"})
+    built_in = dataclasses.replace(core, name=links.BUILT_IN)
+    test = links.Unit("test", set(), set(), {"learn", "kmalloc"})
+    assert links.unseen([core, test]) == links.unseen([built_in, test]) == []
+    assert links.unseen([core, dataclasses.replace(test, name=links.BUILT_IN)]) == [
+        "what is built in needs learn of core"
+    ]
+    assert links.unseen([built_in, dataclasses.replace(test, needed={"choose"})]) == [
+        "test needs choose of what is built in"
+    ]
+
+
+def test_what_a_unit_defines_exports_and_needs_is_told_by_nm(tmp_path):
+    (tmp_path / "drivers").mkdir()
+    source = tmp_path / "core.c"
+    source.write_text(
+        "int learn(void) { return 0; }\nstatic int own(void) { extern int other(void); return other(); }\n"
+        'int choose(void) { return own() + learn(); }\nasm("__export_symbol_learn: .quad learn");\n'
+    )
+    util.run("gcc", "-c", source, "-o", tmp_path / "drivers/core.o")
+    (tmp_path / "drivers/modules.order").write_text("drivers/core.o\n")
+    found = links.Unit("core", {"learn", "choose"}, {"learn"}, {"other"})
+    assert list(links.units(tmp_path, pathlib.Path("drivers"))) == [found]
+
+
+def test_every_combination_is_asked_for():
+    found = [links.fragment("CONFIG_KUNIT=y\nCONFIG_X=y\n", way) for way in links.ways({"KUNIT": "ym", "X": "yn"})]
+    assert found[0] == "CONFIG_MODULES=y\nCONFIG_KUNIT=y\nCONFIG_X=y\n"
+    assert found[3] == "CONFIG_MODULES=y\nCONFIG_KUNIT=m\n# CONFIG_X is not set\n" and len(found) == 4
 
 
 def test_a_step_says_what_it_took_and_what_is_ahead(capsys, monkeypatch):

@@ -114,6 +114,15 @@ def lost(options: dict[str, str], config: str) -> list[str]:
     ]
 
 
+def merge(base: Base, out: pathlib.Path, kind: Kind, fragments: Iterable[pathlib.Path]) -> None:
+    """Leave out/.config: tinyconfig with fragments over it, as far as Kconfig lets them."""
+    make = (*make_line(kind), "-C", base.repo, f"O={out}")
+    run(*make, "tinyconfig", env=make_env())
+    script = base.repo / "scripts/kconfig/merge_config.sh"
+    run(script, "-m", "-O", out, out / ".config", *fragments, env=make_env())
+    run(*make, "olddefconfig", env=make_env())
+
+
 def configure(base: Base, commit: str, out: pathlib.Path, what: Flavour) -> None:
     """Leave out/.config for the checked-out commit; not touched if neither fragments nor Kconfig files changed."""
     out.mkdir(parents=True, exist_ok=True)
@@ -125,11 +134,7 @@ def configure(base: Base, commit: str, out: pathlib.Path, what: Flavour) -> None
     key.unlink(missing_ok=True)
     own.write_text(suites)
     fragments = [*what.fragments, *([own] if suites else [])]
-    make = (*make_line(what.kind), "-C", base.repo, f"O={out}")
-    run(*make, "tinyconfig", env=make_env())
-    merge = base.repo / "scripts/kconfig/merge_config.sh"
-    run(merge, "-m", "-O", out, out / ".config", *fragments, env=make_env())
-    run(*make, "olddefconfig", env=make_env())
+    merge(base, out, what.kind, fragments)
     missing = lost(asked(fragments), (out / ".config").read_text())
     if missing:
         raise Fail(

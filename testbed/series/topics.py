@@ -47,6 +47,7 @@ TOML = schema.table(
     modes=schema.mapping(schema.STRING),
     shell=schema.STRING,
     kunit=schema.STRINGS,
+    links=schema.mapping({"type": "string", "pattern": "^[ymn]+$"}),
     readme=schema.STRINGS,
     quotes=schema.STRINGS,
     older=schema.STRINGS,
@@ -85,6 +86,8 @@ class Topic:
     shell: str
     # Paths in the kernel of .kunitconfig files.
     kunit: tuple[str, ...]
+    # {option: the values it may have}: in every combination, what these files ask for has to link.
+    links: dict[str, str]
     # Experiments whose picture and table the README shows.
     readme: tuple[str, ...]
     # Experiments whose figures the cover letter or the README quotes in its text.
@@ -301,6 +304,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         guest=data.get("guest", {}),
         prepare=data.get("prepare", ""),
         modes=data.get("modes", {}),
+        links=data.get("links", {}),
         shell=data.get("shell", ""),
         upstream=data.get("upstream", {}),
         posting=data.get("posting", ""),
