@@ -125,9 +125,6 @@ check "both directions at once" says 0 "$nothing" "$nothing" io-mode "$EXPORT" r
 dd if=/dev/zero of=/mnt/new bs=1M count=4 oflag=direct status=none
 check "a WRITE is one of its direction" json \
 	'ops("/srv/io", "write", "dontcache") == 8 and not ops("/srv/io", "read", "dontcache")'
-check "READs can be in mode auto" says 0 "$nothing" "$nothing" io-mode "$EXPORT" read=auto
-check "and it has its name" json 'one("/srv/io")["read"] == "auto"'
-check "WRITEs cannot" says 1 "$nothing" 'nfsdctl: Error: auto is a mode of READ alone' io-mode "$EXPORT" write=auto
 says 0 "$nothing" "$nothing" io-mode "$EXPORT" read=default
 check "the bytes on the disk are those that were sent" cmp <(head -c 4M /dev/zero) "$EXPORT/new"
 
