@@ -355,7 +355,7 @@ def litmus_tests(_: Arguments) -> int:
 
 @command(
     TOPICS,
-    Variable("NEW", "1: only those that mutants/noticed does not have", FLAG, False),
+    Variable("NEW", "1: only those that mutants/killed does not have", FLAG, False),
     KSRC,
     name="mutants",
     example="T={topic} NEW=1",

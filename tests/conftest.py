@@ -65,7 +65,7 @@ def commit(repo, path, text, subject, body="Why.\n"):
     base.git(repo, "commit", "-q", "-m", f"{subject}\n\n{body}", env={"GIT_AUTHOR_DATE": "@1700000000 +0000"})
 
 
-def topic(repo, name, letter="The problem.\n\nStands on: the base alone\n"):
+def topic(repo, name, letter="The problem.\n\nDepends on: the base alone\n"):
     """Begin a topic in the tree."""
     base.git(repo, "commit", "-q", "--allow-empty", "-m", f"topic: {name}\n\nNET: the subject of {name}\n\n{letter}")
 
@@ -81,7 +81,7 @@ def filled(place, ksrc):
     commit(tree.TREE, "net/queue.c", "".join(lines), "NET: spell three")
     lines[20] = "line twenty\n"
     commit(tree.TREE, "net/queue.c", "".join(lines), "NET: spell twenty")
-    topic(tree.TREE, "two", "Another.\n\nStands on: one\n")
+    topic(tree.TREE, "two", "Another.\n\nDepends on: one\n")
     commit(tree.TREE, "net/new.c", "new\n", "NET: add a file")
     tree.export()
     return found

@@ -141,7 +141,7 @@ of 20.
 
 The end.
 
-Stands on: the base alone
+Depends on: the base alone
 
 ---
 1 patches:
@@ -268,7 +268,7 @@ def test_where_a_number_is(one, keys, number):
 
 
 def test_files_and_lines_are_counted(one):
-    for name in ("01-a.patch", "02-b.patch", "noticed"):
+    for name in ("01-a.patch", "02-b.patch", "killed"):
         (one / "mutants" / name).write_text("")
     (one / "fails-on-base").write_text("# Why\na.sh: one\na.sh: two\nb.sh: one\n")
     quoted(

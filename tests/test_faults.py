@@ -61,7 +61,7 @@ def test_a_fault_that_does_not_apply_is_no_success(fault):
         pytest.fail("it was applied")
 
 
-def test_what_noticed_is_read_from_what_kunit_says():
+def test_what_killed_is_read_from_what_kunit_says():
     passed = (
         "[12:00:00] ==== lwq (2 subtests) ====\n[12:00:00] [PASSED] one\n[12:00:00] [PASSED] two\n"
         "[12:00:00] ===== [PASSED] lwq =====\n"
@@ -146,12 +146,12 @@ def test_a_selftest_that_fails_without_a_fault_is_said(guests):
 
 
 def test_only_what_has_not_been_judged_is_judged(tmp_path, monkeypatch):
-    """What noticed the others stays in what is to be kept, and what has no patch any more does not."""
+    """What killed the others stays in what is to be kept, and what has no patch any more does not."""
     home = tmp_path / "mutants"
     home.mkdir()
     for name in ("01-old", "02-new", "03-selftest"):
         (home / f"{name}.patch").write_text("Selftest: net/x.sh\n" if "self" in name else "\ndiff --git a/x b/x\n")
-    (home / "noticed").write_text("00-gone\n    a\n01-old\n    b\n    c\n")
+    (home / "killed").write_text("00-gone\n    a\n01-old\n    b\n    c\n")
     asked = []
     monkeypatch.setattr(mutants, "BUILD", tmp_path)
     for part in ("by_kunit", "by_selftests"):
@@ -166,7 +166,7 @@ def test_only_what_has_not_been_judged_is_judged(tmp_path, monkeypatch):
     mutants.judge(None, Tally(), one)
     assert len(asked) == 3 and (tmp_path / "mutants" / "one").read_text() == ""
     asked.clear()
-    (home / "noticed").write_text("01-old\n02-new\n03-selftest\n")
+    (home / "killed").write_text("01-old\n02-new\n03-selftest\n")
     mutants.judge(None, Tally(), one, new=True)
     assert not asked
 
@@ -217,13 +217,13 @@ def test_a_percentile_is_the_upper_edge_of_its_bucket():
         assert value < realtime.edge(buckets, 5) <= value * 17 / 16 + 1
 
 
-def test_what_noticed_is_read_again_and_counted(filled, place):
-    """The document counts by what noticed; a fault that no run has judged is not taken for one that was noticed."""
+def test_what_killed_is_read_again_and_counted(filled, place):
+    """The document counts by what killed; a fault that no run has judged is not taken for one that was killed."""
     home = place / "topics/one/mutants"
     home.mkdir()
     for name, head in (("01-a", ""), ("02-b", "Selftest: net/x.sh\n"), ("03-c", ""), ("04-d", "")):
         (home / f"{name}.patch").write_text(f"{head}\ndiff --git a/x b/x\n")
-    (home / "noticed").write_text("01-a\n    one\n    two\n02-b\n    x.sh: a case\n03-c\n    herd7: x.litmus: Never\n")
+    (home / "killed").write_text("01-a\n    one\n    two\n02-b\n    x.sh: a case\n03-c\n    herd7: x.litmus: Never\n")
     assert mutants.recorded(topics.series()[0])["01-a"] == ["one", "two"]
     cells = [cell.strip() for cell in documents.mutants().splitlines()[2].split("|")]
     assert cells[1:-1] == ["one", "4", "1", "1", "1", "1"]

@@ -202,7 +202,7 @@ def made_up(checkout):
         "-q",
         "--allow-empty",
         "-m",
-        "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nStands on: the base alone\n",
+        "topic: made-up\n\ndrivers: make something up\n\nWhy.\n\nDepends on: the base alone\n",
     )
     for subject, files in {
         "made-up: add a driver": {"drivers/made-up/made-up.c": "made-up driver\n"},

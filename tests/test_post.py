@@ -67,7 +67,7 @@ def reworked(place, text="eins"):
     base.git(tree.TREE, "reset", "-q", "--hard", "HEAD^^^")
     lines = (tree.TREE / "net/queue.c").read_text().replace("line 20\n", f"line {text}\n")
     commit(tree.TREE, "net/queue.c", lines, "NET: spell twenty")
-    topic(tree.TREE, "two", "Another.\n\nStands on: one\n")
+    topic(tree.TREE, "two", "Another.\n\nDepends on: one\n")
     commit(tree.TREE, "net/new.c", "new\n", "NET: add a file")
     tree.export()
 
@@ -97,7 +97,7 @@ def test_the_letter_is_the_topics_without_its_placeholders(mailed):
     text = letter(post.post(mailed, "one", "1"))
     assert "Subject: [PATCH 0/2] NET: the subject of one" in text
     assert (
-        "\n\nThe problem.\n" in text and "***" not in text and "Stands on" not in text and "Changes since" not in text
+        "\n\nThe problem.\n" in text and "***" not in text and "Depends on" not in text and "Changes since" not in text
     )
     assert "2 files changed" not in text and "1 file changed" in text
 

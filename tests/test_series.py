@@ -39,11 +39,11 @@ def test_patches_apply_with_plain_git_am(filled, place, ksrc):
 
 def test_a_cover_letter_is_edited_as_a_commit(filled, place):
     base.git(tree.TREE, "reset", "-q", "--hard", "HEAD^^")
-    topic(tree.TREE, "two", "Better words.\n\nStands on: one\n")
+    topic(tree.TREE, "two", "Better words.\n\nDepends on: one\n")
     commit(tree.TREE, "net/new.c", "new\n", "NET: add a file")
     tree.export()
     assert "Better words." in (place / "topics/two/patches/0000-cover-letter.patch").read_text()
-    assert topics.series()[1].letter == "Better words.\n\nStands on: one"
+    assert topics.series()[1].letter == "Better words.\n\nDepends on: one"
 
 
 def test_a_dropped_topic_leaves_no_file(filled, place):
@@ -285,9 +285,12 @@ def test_a_parked_topic_is_kept_and_not_applied(filled, place):
     path.write_text(path.read_text().replace('"draft"', '"parked: its test fails"'))
     assert [topic.name for topic in topics.series()] == ["one"]
     tree.tree(filled)
+    (place / "topics/order").write_text("one\n")
+    topic(tree.TREE, "three")
     commit(tree.TREE, "net/more.c", "more\n", "NET: add more")
     tree.export()
     assert (place / "topics/two/patches/0001-NET-add-a-file.patch").is_file()
+    assert (place / "topics/order").read_text() == "one\nthree\n"
     tree.check_exported()
     topic(tree.TREE, "two")
     commit(tree.TREE, "net/other.c", "other\n", "NET: add another")
@@ -347,11 +350,11 @@ def test_what_a_patch_says_is_no_part_of_what_it_changes(filled, place):
     assert topics.series()[0].content == before and topics.queue_digest() != whole
 
 
-def test_a_cover_letter_says_what_it_stands_on():
-    assert tree.stands_on("x", "Text.\n\nStands on: the base alone\n") == []
-    assert tree.stands_on("x", "Stands on: a, b") == ["a", "b"]
-    with pytest.raises(Fail, match="Stands on"):
-        tree.stands_on("x", "Text.")
+def test_a_cover_letter_says_what_it_depends_on():
+    assert tree.depends_on("x", "Text.\n\nDepends on: the base alone\n") == []
+    assert tree.depends_on("x", "Depends on: a, b") == ["a", "b"]
+    with pytest.raises(Fail, match="Depends on"):
+        tree.depends_on("x", "Text.")
 
 
 def test_a_commit_before_the_first_topic_is_refused(place, ksrc):

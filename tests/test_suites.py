@@ -29,7 +29,7 @@ def tested(place, ksrc):
             "-q",
             "--allow-empty",
             "-m",
-            f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nStands on: {'one' if name == 'two' else 'the base alone'}\n",
+            f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nDepends on: {'one' if name == 'two' else 'the base alone'}\n",
         )
         commit(tree.TREE, f"tools/testing/selftests/net/{script}.sh", SCRIPT, f"selftests: add {script}")
     commit(tree.TREE, "tools/testing/selftests/net/lib.sh", SCRIPT, "selftests: add a library")
@@ -49,7 +49,7 @@ def test_a_name_is_a_script_or_a_topic(tested):
 def test_a_topic_with_nothing_to_run_says_why(tested, place):
     with pytest.raises(Fail, match="T=two: all its selftests are left out here: slow.sh: it is slow"):
         selftests.named("two", "x86")
-    topic(tree.TREE, "three", "Why.\n\nStands on: the base alone\n")
+    topic(tree.TREE, "three", "Why.\n\nDepends on: the base alone\n")
     commit(tree.TREE, "tools/testing/selftests/nobody/new.sh", SCRIPT, "selftests: of no topic's directory")
     tree.export()
     said = "T=three: it has no tests of its own: its topic.toml names no `kunit` that runs here"

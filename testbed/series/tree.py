@@ -42,12 +42,12 @@ FORMAT = [
 ]
 
 
-def stands_on(name: str, letter: str) -> list[str]:
-    """What the cover letter's line `Stands on: …` names: topics, or `the base alone`."""
-    found = re.search(r"^Stands on: (.+)$", letter, re.M)
+def depends_on(name: str, letter: str) -> list[str]:
+    """What the cover letter's line `Depends on: …` names: topics, or `the base alone`."""
+    found = re.search(r"^Depends on: (.+)$", letter, re.M)
     if not found:
         raise Fail(
-            f"{name}: its cover letter has no line `Stands on: the base alone` or `Stands on: TOPIC, TOPIC`: add it"
+            f"{name}: its cover letter has no line `Depends on: the base alone` or `Depends on: TOPIC, TOPIC`: add it"
         )
     return [] if found[1] == "the base alone" else [t.strip() for t in found[1].split(",")]
 
@@ -321,7 +321,7 @@ def cover(name: str, mark: str, commits: list[str]) -> str:
             f"{TREE.name}/: the commit `{MARK}{name}` holds no cover letter: "
             "a line with its subject, an empty line, the letter"
         )
-    stands_on(name, letter)
+    depends_on(name, letter)
     date = git(TREE, "log", "-1", "--format=%aD", commits[-1]).stdout.strip()
     titles = git(TREE, "log", "--reverse", "--format=  %s", f"{mark}..{commits[-1]}").stdout
     stat = git(TREE, "diff", "--stat=80", "--summary", "-M", mark, commits[-1]).stdout
@@ -342,11 +342,11 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
             )
     have = {topic.name: topic for topic in series()}
     for name, (_, letter) in covers.items():
-        said = stands_on(name, letter)
+        said = depends_on(name, letter)
         if name in have and sorted(have[name].depends_on) != sorted(said):
             raise Fail(
                 f"topics/{name}/topic.toml has depends_on = {json.dumps(have[name].depends_on)}, the cover letter says "
-                f"`Stands on: {', '.join(said) or 'the base alone'}`: make them agree"
+                f"`Depends on: {', '.join(said) or 'the base alone'}`: make them agree"
             )
     for name in have.keys() - covers.keys():
         more = [path.name for path in have[name].home.iterdir() if path.name not in ("patches", "topic.toml")]
@@ -362,8 +362,9 @@ def write_order(names: Iterable[str], others: Iterable[str]) -> None:
     path = store.TOPICS / "order"
     if not in_order(names, others):
         comments = [line for line in path.read_text().splitlines() if line.startswith("#")] if path.is_file() else []
+        apart = [name for name in store.listed(path) if name in others]
         # The kernel's come first.
-        lines = [*others, *names] if project() else [*names, *others]
+        lines = [*apart, *names] if project() else [*names, *apart]
         path.write_text("".join(f"{line}\n" for line in [*comments, *lines]))
 
 
@@ -427,7 +428,7 @@ def replace(new: pathlib.Path, covers: dict[str, tuple[str, str]]) -> None:
             (target / "topic.toml").write_text(
                 f'title = {json.dumps(subject)}\nstate = "draft"\nlists = []\n'
                 + (f"base = {json.dumps(project())}\n" if project() else "")
-                + f"depends_on = {json.dumps(stands_on(name, letter))}\n"
+                + f"depends_on = {json.dumps(depends_on(name, letter))}\n"
             )
             say(
                 f"topics/{name}/topic.toml is new: say there whom the topic is for and what tests it "

@@ -298,10 +298,10 @@ def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
 
 
 def agree(topics: list[Topic], topic: Topic) -> None:
-    said = tree.stands_on(topic.name, topic.letter)
+    said = tree.depends_on(topic.name, topic.letter)
     if sorted(said) != sorted(topic.depends_on):
         raise Fail(
-            f"topic.toml: {', '.join(topic.depends_on) or 'nothing'}; the cover letter's `Stands on:`: "
+            f"topic.toml: {', '.join(topic.depends_on) or 'nothing'}; the cover letter's `Depends on:`: "
             f"{', '.join(said) or 'the base alone'}"
         )
     patches = [path for one in store.closure(topics, topic.name) for path in one.patches]

@@ -4,7 +4,7 @@
 A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
 show only there; one in a litmus test is herd7's. It is put into the series as far as the topic goes, since a later
 topic may replace the code. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest to notice, in a guest
-with the whole series, as the selftests are of the whole series. What noticed which is written to build/mutants/TOPIC.
+with the whole series, as the selftests are of the whole series. What killed which is written to build/mutants/TOPIC.
 """
 
 import concurrent.futures
@@ -36,8 +36,8 @@ def faults(topic: Topic) -> list[pathlib.Path]:
 
 
 def recorded(topic: Topic) -> dict[str, list[str]]:
-    """{fault: what noticed it}, of what was kept from the last run of each."""
-    path = topic.home / "mutants" / "noticed"
+    """{fault: what killed it}, of what was kept from the last run of each."""
+    path = topic.home / "mutants" / "killed"
     found: dict[str, list[str]] = {}
     name = ""
     for line in path.read_text().splitlines() if path.is_file() else ():
@@ -82,11 +82,11 @@ def judge(base: Base, tally: Tally, topic: Topic, new: bool = False) -> None:
         of_part = [fault for fault in wanted if bool(scripts(fault)) == (part is by_selftests)]
         if of_part:
             part(base, tally, topic, of_part, outcome)
-    say(f"{outcome} says what noticed which")
+    say(f"{outcome} says what killed which")
 
 
 def written(fault: pathlib.Path, found: Iterable[str]) -> str:
-    """What noticed a fault, as recorded() reads it."""
+    """What killed a fault, as recorded() reads it."""
     return f"{fault.stem}\n" + "".join(f"    {line}\n" for line in found)
 
 
@@ -147,7 +147,7 @@ def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Pa
         running: dict[pathlib.Path, concurrent.futures.Future[list[str]]] = {}
 
         def settle(fault: pathlib.Path) -> None:
-            tally.run(f"{name}/{fault.stem}", noticed, fault, running.pop(fault).result, outcome)
+            tally.run(f"{name}/{fault.stem}", killed, fault, running.pop(fault).result, outcome)
 
         for fault in wanted:
             try:
@@ -210,11 +210,11 @@ def notice(base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, ou
                 kernel.make(base.repo, out, what.kind, fault.stem, log.with_suffix(".make"))
             kunit(base, out / what.kind.image, log)
             found = killers(log.read_text())
-    noticed(fault, lambda: found, outcome)
+    killed(fault, lambda: found, outcome)
 
 
-def noticed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.Path) -> None:
-    """Fail if nothing noticed a fault; writes down what did."""
+def killed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.Path) -> None:
+    """Fail if nothing killed a fault; writes down what did."""
     found = by()
     if not found:
         raise Fail("it lives: no test notices")
@@ -233,6 +233,6 @@ def kunit(base: Base, image: pathlib.Path, log: pathlib.Path) -> tuple[str, str 
 
 
 def killers(text: str) -> list[str]:
-    """What noticed, of kunit.py's output: the cases that failed, and whether the kernel then hung or crashed."""
+    """What killed a fault, of kunit.py's output: the cases that failed, and whether the kernel then hung or crashed."""
     found = re.findall(r"^\[[\d:]+\] \[FAILED\] (\w+)$", text, re.M)
     return found + ["a hang or a crash"] * bool(re.search(r"^\[[\d:]+\] =+ \[CRASHED\] ", text, re.M))
