@@ -12,8 +12,8 @@ from ..experiments import experiment as experiments
 from ..experiments import origin, results
 from ..experiments.run import read
 from ..machines import kinds
-from ..series.base import PACKAGES, PROJECTS
-from ..series.topics import applied, everything, series, subject_of
+from ..series.base import PACKAGES
+from ..series.topics import applied, everything, subject_of
 from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, project, say
 from . import pictures, tables
@@ -69,14 +69,15 @@ def in_lane(experiment: experiments.Experiment, version: str) -> pathlib.Path:
     return experiment.topic.lane(version).results / experiment.recorded.name
 
 
-def topics(of: str = "") -> str:
-    """The README's list of what is applied to a base: how many patches a topic and each lane has, and its subject."""
-    rows, versions = [], [] if of else LANES
-    for topic in series(of=of):
-        lanes = [str(len(topic.lane(version).patches) or "") for version in versions]
-        subject = f"{topic.subject} (an experiment)" if topic.experiment else topic.subject
+def topics() -> str:
+    """The README's list of what is applied: how many patches each topic and each lane of it has, and its subject."""
+    rows = []
+    for topic in applied():
+        lanes = [str(len(topic.lane(version).patches) or "") for version in LANES]
+        note = "an experiment" if topic.experiment else topic.base
+        subject = f"{topic.subject} ({note})" if note else topic.subject
         rows.append([f"[{topic.name}](topics/{topic.name})", len(topic.own), *lanes, subject])
-    heads = ["topic", "patches", *versions, "subject"]
+    heads = ["topic", "patches", *LANES, "subject"]
     return table(heads, rows, left=(0, len(heads) - 1))
 
 
@@ -127,9 +128,8 @@ def parts() -> dict[str, dict[str, Part]]:
         if in_lane(experiments.find(name), version).is_file()
     }
     tables = {name: functools.partial(headline, name) for name in experiments.shown()}
-    others = {f"topics-{of}": functools.partial(topics, of) for of in PROJECTS}
     return {
-        "README.md": {"topics": topics, **others, **tables},
+        "README.md": {"topics": topics, **tables},
         **({"docs/installing.md": dict(lanes)} if lanes else {}),
         "docs/contributors.md": {"mutants": mutants},
         "docs/maintainers.md": {"state": addressees, "upstream": upstream},
