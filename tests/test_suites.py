@@ -31,7 +31,10 @@ def tested(place, ksrc):
             "-m",
             f"topic: {name}\n\nNET: {name}\n\nWhy.\n\nDepends on: {'one' if name == 'two' else 'the base alone'}\n",
         )
-        commit(tree.TREE, f"tools/testing/selftests/net/{script}.sh", SCRIPT, f"selftests: add {script}")
+        program = f"tools/testing/selftests/net/{script}.sh"
+        (tree.TREE / program).parent.mkdir(parents=True, exist_ok=True)
+        (tree.TREE / program).touch(0o755)
+        commit(tree.TREE, program, SCRIPT, f"selftests: add {script}")
     commit(tree.TREE, "tools/testing/selftests/net/lib.sh", SCRIPT, "selftests: add a library")
     tree.export()
     path = place / "topics/one/topic.toml"
