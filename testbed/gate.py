@@ -33,11 +33,9 @@ RUN: dict[str, Part] = {
     "the README's figures": results.figures,
 }
 # The same, of the series itself.
-DRAWN: dict[str, Part] = {
-    "tools": tools.tools,
-    "built in or modules": links.links,
-    "random loads": judge.gate,
-}
+DRAWN: dict[str, Part] = {"random loads": judge.gate}
+# What takes its time, and is of `make test-all` alone.
+LONG: dict[str, Part] = {"tools": tools.tools, "built in or modules": links.links}
 
 
 def commands(base: Base, tally: Tally) -> None:
@@ -130,6 +128,9 @@ def everything(checkouts: Mapping[str, str]) -> int:
     verdicts.Settings.fresh = True
     tally = gate(every=True)
     base = bases.find()
+    for name, part in LONG.items():
+        with tally.step(name):
+            whole(tally, name, part, base)
     with tally.step("litmus tests"):
         whole(tally, "litmus", litmus.litmus, base)
     for cpus in range(2, kunit.MOST_CPUS + 1, 2):

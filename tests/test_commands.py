@@ -178,7 +178,7 @@ OTHERS = {
     r"echo 1 > /sys/kernel/tracing/events/nfsd/nfsd_io_plan/enable": "selftest nfsd/io_modes.sh: nfsd_io_plan",
     r"echo 1 > /sys/kernel/tracing/events/\S+/enable|cat /sys/kernel/tracing/trace": ADMINISTRATOR,
     r"ynl=.*": "selftest nfsd/export_io.sh: pyynl",
-    r"nfsdctl (io-mode|stats).*": "gate tools.tools",
+    r"nfsdctl (io-mode|stats).*": "test-all",
     r"\$ynl --do export-io-set .*": "selftest nfsd/export_io.sh: export-io-set",
     r"\$ynl --dump export-io-get": "selftest nfsd/export_io.sh: export-io-get",
     r"\$ynl --do threads-set .*": "selftest nfsd/workers.sh: min-threads",
@@ -266,7 +266,7 @@ def test_what_is_said_to_run_a_command_is_there(place):
         assert any(line.startswith("+") and needle in line for line in changed), place
     elif kind == "test-all":
         said = inspect.getsource(gate.everything)
-        assert all(word in said for word in ("TESTED", "kunit.kunit", "litmus", "mutants", "conformance"))
+        assert all(word in said for word in ("LONG", "TESTED", "kunit.kunit", "litmus", "mutants", "conformance"))
         assert set(package.SUITES) <= set(TESTED)
     elif kind not in ("here", "elsewhere:"):
         name, _, test = place.partition(": ")
