@@ -235,7 +235,7 @@ def scanned(path: pathlib.Path) -> str:
     def blank(found: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", found[0])
 
-    text = re.sub(r"<!-- ([\w-]+) -->.*?<!-- /\1 -->", blank, path.read_text(), flags=re.S)
+    text = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", blank, path.read_text(), flags=re.S)
     if path.name == COVER:
         text = re.sub(r"\A.*?\n\n|\n---\n.*\Z", blank, text, flags=re.S)
     return text

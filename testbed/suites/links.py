@@ -6,7 +6,6 @@ there has must be able to see it: what is built in sees what is built in, and a 
 """
 
 import dataclasses
-import functools
 import itertools
 import os
 import pathlib
@@ -20,7 +19,6 @@ from ..series import topics as store
 from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, cache, lock, run
-from .verdicts import once
 
 KIND = KINDS["sim"]
 # What a symbol that is exported to modules is called beside itself.
@@ -95,9 +93,8 @@ def link(base: Base, topic: Topic, commit: str, way: dict[str, str], out: pathli
         run(*made, env=kernel.make_env(), log=BUILD / "links" / f"{topic.name}.log")
         if problems := unseen(units(out, place)):
             raise Fail(f"with {said}:\n" + "\n".join(problems))
-    have = dict(re.findall(r"^CONFIG_(\w+)=(.+)$", (out / ".config").read_text(), re.M))
-    tests = re.findall(r"^CONFIG_(\w+_KUNIT_TEST)=", asked.read_text(), re.M)
-    return {name: have.get(name, "n") for name in tests}
+    have = kernel.asked([out / ".config"])
+    return {name: have.get(name, "n") for name in kernel.asked([asked]) if name.endswith("_KUNIT_TEST")}
 
 
 def every_way(base: Base, topic: Topic) -> None:
@@ -118,10 +115,7 @@ def every_way(base: Base, topic: Topic) -> None:
 def links(base: Base, tally: Tally) -> None:
     """Each topic that says what its code may be: built in, a module, or left out."""
     tally.suite = "links"
-    topics = store.series()
-    for topic in topics:
+    for topic in store.series():
         if topic.links:
-            on = store.queue_digest(store.closure(topics, topic.name))
-            key = ("links", base.key, on, kernel.compiler(), topic.home / "topic.toml", pathlib.Path(__file__))
             what = f"{topic.name}: links in every combination of {', '.join(topic.links)}"
-            tally.run(what, once, functools.partial(every_way, base, topic), *key)
+            tally.run(what, every_way, base, topic)
