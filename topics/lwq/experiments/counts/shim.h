@@ -24,6 +24,8 @@
 #define might_sleep()		do { } while (0)
 #define cond_resched()		do { } while (0)
 #define cpu_relax()		do { } while (0)
+#define local_irq_save(f)	((f) = 0)
+#define local_irq_restore(f)	((void)(f))
 
 /* One thread: a lock is an atomic operation and a store, as it is when nobody waits for it. */
 typedef struct {
