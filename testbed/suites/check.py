@@ -324,21 +324,13 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
     the last patch is where that is done.
     """
     tally.suite = "check"
-    topics = store.series()
-    chosen = topics if chosen is None else chosen
+    chosen = store.series() if chosen is None else chosen
     with lock("source"):
         with tally.step("the patches apply"):
-            tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
-            if not tally.run(f"the queue applies on {base.name}", applied.commits, base):
+            steps = apply_all(base, tally, chosen)
+            if not steps:
                 return
-            steps = applied.steps(base, chosen)
             names = {step.commit: applied.touched(base, step.commit) for step in steps}
-            for topic in chosen:
-                stands_alone(base, topics, topic, tally)
-                mine = [step.commit for step in steps if step.topic.name == topic.name]
-                gone = come_and_gone(base.repo, mine)
-                tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(gone))
-            check_fixes(base, chosen, tally)
         end, all_names = steps[-1].commit, sorted({name for found in names.values() for name in found})
         key: tuple[Key, ...] = ("static", *depends(base, end, all_names), *asked("sim"), SPARSE)
         with tally.step("checkpatch"):
@@ -385,6 +377,21 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
         with tally.step("shellcheck"):
             applied.checkout(base, end)
             shell_scripts(base, all_names, tally)
+
+
+def apply_all(base: Base, tally: Tally, chosen: Collection[Topic]) -> list[Step]:
+    """Apply patches of any base, with all that is checked before one is built; [] if they do not apply."""
+    topics = store.series()
+    tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
+    if not tally.run(f"the queue applies on {base.name}", applied.commits, base):
+        return []
+    steps = applied.steps(base, chosen)
+    for topic in chosen:
+        stands_alone(base, topics, topic, tally)
+        gone = come_and_gone(base.repo, [step.commit for step in steps if step.topic.name == topic.name])
+        tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(gone))
+    check_fixes(base, chosen, tally)
+    return steps
 
 
 def stands_alone(base: Base, topics: list[Topic], topic: Topic, tally: Tally) -> None:

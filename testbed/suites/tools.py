@@ -7,7 +7,6 @@ change are run by guest.sh of each topic.
 
 import concurrent.futures
 import dataclasses
-import json
 import os
 import pathlib
 import shlex
@@ -16,9 +15,8 @@ from ..machines import boot, guest, kernel
 from ..machines.kinds import KINDS
 from ..series import topics as store
 from ..series.base import Base
-from ..util import BUILD, ROOT, TOOLS, Tally, digest, say
+from ..util import BUILD, TOOLS, Tally, say
 from . import userland
-from .verdicts import Key, keep, kept
 
 SCRIPT = pathlib.Path(__file__).with_suffix(".sh")
 # What each script begins with.
@@ -55,13 +53,6 @@ class Run:
         sourced = [f". /host{shlex.quote(str(path))}" for path in (CASES, self.script)]
         return "\n".join(["#!/bin/bash", *lines, f"KERNEL={self.on}", *sourced]) + "\n"
 
-    @property
-    def key(self) -> tuple[Key, ...]:
-        """Of all that decides what the cases come to."""
-        own = [*sorted((ROOT / "testbed/machines").glob("*.py")), pathlib.Path(__file__), CASES, self.script]
-        tools = sorted(TOOLS.iterdir())
-        return (self.of, self.on, digest(self.image), guest.place(PACKAGES).name, str(self.programs), *own, *tools)
-
 
 def scripts() -> dict[str, pathlib.Path]:
     """{whose programs: the script that a guest runs them by}"""
@@ -75,7 +66,7 @@ def named(name: str) -> str:
 
 
 def tools(base: Base, tally: Tally, only: str = "") -> None:
-    """Each case of the scripts is a check. only: one of them, which is run though nothing of it has changed."""
+    """Each case of the scripts is a check. only: one of them."""
     tally.suite = "tools"
     bases = {topic.name: topic.base for topic in store.applied()}
     wanted = {of: path for of, path in scripts().items() if only in ("", of)}
@@ -85,7 +76,7 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
     say(f"running the programs of {', '.join(wanted)} on {', '.join(kernels)}")
     runs = [Run(of, on, kernels[on], path, programs.get(of)) for of, path in wanted.items() for on in kernels]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        ended = {run: pool.submit(said, run, bool(only)) for run in runs}
+        ended = {run: pool.submit(said, run) for run in runs}
     for run, future in ended.items():
         what, see = f"{run.of} on {run.on}", f"see {run.results}"
         found = tally.run(f"the guest that ran {what} is healthy", future.result)
@@ -94,19 +85,13 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
             tally.that(f"{what}: {case}", problem and f"{problem}; {see}")
 
 
-def said(run: Run, again: bool = False) -> dict[str, str]:
-    """{case: what is wrong with it} of a boot, or of one that was well."""
-    of = run.key
-    if not again and (path := kept(of)):
-        return json.loads(path.read_text())
+def said(run: Run) -> dict[str, str]:
+    """{case: what is wrong with it} of a boot."""
     text = run.results.with_suffix(".sh")
     text.parent.mkdir(parents=True, exist_ok=True)
     text.write_text(run.text)
     boot.boot(run.image, text, run.results, KINDS[KIND].limit, KIND, root=guest.root(PACKAGES))
-    found = read(run.results / "verdicts")
-    if found and not any(found.values()):
-        keep(of, found)
-    return found
+    return read(run.results / "verdicts")
 
 
 def read(path: pathlib.Path) -> dict[str, str]:

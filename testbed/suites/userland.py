@@ -9,13 +9,12 @@ import shutil
 from collections.abc import Collection
 
 from .. import host
-from ..series import applied, tree
+from ..series import applied
 from ..series import base as bases
-from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import Fail, Tally, cache, digest, lock, project, remove, run, say, whole
-from .check import check_fixes, come_and_gone, stands_alone
+from .check import apply_all
 from .verdicts import once
 
 CODE = pathlib.Path(__file__)
@@ -71,18 +70,9 @@ def compiles(of: str, base: Base, commit: str) -> None:
 
 def check(base: Base, tally: Tally, chosen: Collection[Topic]) -> None:
     """All of it, of some topics of the base that BASE= names; every patch and topic is a check of its own."""
-    tally.suite, of, topics = "check", project(), store.series()
+    tally.suite, of = "check", project()
     with lock("source"):
-        tally.that("the base's history has none of the queue's patches", "\n".join(tree.merged(base, topics)))
-        if not tally.run(f"the queue applies on {base.name}", applied.commits, base):
-            return
-        steps = applied.steps(base, chosen)
-        for topic in chosen:
-            stands_alone(base, topics, topic, tally)
-            gone = come_and_gone(base.repo, [step.commit for step in steps if step.topic.name == topic.name])
-            tally.that(f"{topic.name}: no patch adds what a later one deletes", "\n".join(gone))
-        check_fixes(base, chosen, tally)
-        for step in steps:
+        for step in apply_all(base, tally, chosen):
             space = git(base.repo, "diff", "--check", f"{step.commit}^", step.commit, check=False).stdout
             tally.that(f"{step.name}: its white space is well", space)
             build = functools.partial(compiles, of, base, step.commit)
