@@ -11,7 +11,7 @@ from ..series import base as bases
 from ..series import topics
 from ..series.base import Base
 from ..suites.verdicts import Key, once
-from ..util import BUILD, Fail, Tally, say
+from ..util import BUILD, Fail, Tally, lock, say
 from . import experiment as experiments
 from . import origin, run
 from .experiment import Experiment
@@ -78,6 +78,9 @@ def quoted(base: Base, tally: Tally) -> None:
     What a topic has in `older` is not, as its letter says; once it is, it no longer belongs there.
     """
     every = {one.name: one for one in experiments.all_of_them()}
+    with lock("source"):
+        for one in every.values():
+            tally.run(f"the patches of what {one.name} is measured on apply", run.commits, base, one)
     older = {name for topic in topics.series() for name in topic.older}
     for name, who in experiments.quoted().items():
         judged = origin.judge(every[name], base)
