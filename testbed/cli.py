@@ -21,6 +21,7 @@ from .report import documents
 from .report import figures as quoted
 from .schema import meant
 from .series import base, post, topics, tree
+from .series import lane as lanes
 from .suites import check, conformance, kunit, litmus, mutants, userland
 from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, say
@@ -54,7 +55,7 @@ class Variable:
 
 FLAG = ("1",)
 KSRC = Variable("KSRC", "a clean git tree of the kernel as the base, instead of Debian's linux-source")
-LTS = Variable("LTS", f"the lane for a long-term kernel: {', '.join(filter(None, base.PACKAGES))}")
+LTS = Variable("LTS", f"the lane for another kernel: {', '.join(filter(None, base.PACKAGES))}")
 BASE = Variable("BASE", "a base beside the kernel, for its topics", tuple(base.PROJECTS))
 TOPIC = Variable("T", "a topic")
 TOPICS = Variable("T", "a topic, or several with commas between them")
@@ -221,6 +222,8 @@ def check_series(args: Arguments) -> int:
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     if lane():
         check.applies(base.find(), tally)
+        for line in lanes.carried():
+            print(f"     {line}", flush=True)
     elif project():
         userland.check(base.find(), tally, wanted or topics.series())
     else:

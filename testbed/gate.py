@@ -18,7 +18,7 @@ from .packages import deb, dkms, package
 from .series import b4, post, tree
 from .series import base as bases
 from .series import topics as store
-from .series.base import PACKAGES, PROJECTS, Base
+from .series.base import PACKAGED, PROJECTS, Base
 from .series.topics import Topic
 from .suites import check, conformance, kunit, links, litmus, mutants, own, selftests, tools, verdicts
 from .swarm import judge
@@ -56,7 +56,7 @@ def commands(base: Base, tally: Tally) -> None:
     with lock("source"):
         server = deb.loaded(deb.GUEST)
         tally.run("make deb knows what to build", deb.plan, base, server)
-    for name, values in [("LTS", filter(None, PACKAGES)), ("BASE", PROJECTS)]:
+    for name, values in [("LTS", PACKAGED), ("BASE", PROJECTS)]:
         for value in values:
             line = [sys.executable, "-m", "testbed", "check"]
             # Each of them is of a package of its own.
@@ -154,7 +154,7 @@ def everything(checkouts: Mapping[str, str]) -> int:
             conformance.conformance(base, tally, checkouts)
         except Fail as fail:
             tally.that("conformance", fail)
-    for version in filter(None, PACKAGES):
+    for version in PACKAGED:
         with tally.step(f"LTS={version}"):
             line = [sys.executable, "-m", "testbed", "test"]
             done = subprocess.run(line, cwd=ROOT, env={**os.environ, "LTS": version})

@@ -100,7 +100,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
         "mutants",
         "experiments",
         "results",
-        *(f"lts-{version}" for version in base.PACKAGES if version),
+        *(package.home for version, package in base.PACKAGES.items() if version),
     }
     for topic in topics.series():
         for path in topic.home.iterdir():

@@ -15,14 +15,14 @@ from testbed.util import ROOT
 
 
 @pytest.fixture
-def lane(filled, place, ksrc, monkeypatch):
+def lane(filled, place, ksrc, monkeypatch, request):
     """The lane of a kernel that has another line 21: its tree has the topic `one`, and its base is returned."""
     other = place / "older" / "linux"
     other.parent.mkdir()
     base.git(None, "clone", "-q", ksrc, other)
     text = (other / "net/queue.c").read_text().replace("line 21\n", "line 21, as it was\n")
     commit(other, "net/queue.c", text, "older")
-    monkeypatch.setenv("LTS", "6.12")
+    monkeypatch.setenv("LTS", getattr(request, "param", "6.12"))
     for module in (tree, lanes):
         monkeypatch.setattr(module, "TREE", place / "tree-6.12")
     found = base.from_tree(other)
@@ -39,7 +39,7 @@ def lane(filled, place, ksrc, monkeypatch):
 
 
 def here(place):
-    return place / "topics/one/lts-6.12"
+    return place / "topics/one" / base.package().home
 
 
 def test_only_what_differs_is_kept(lane, place):
@@ -50,6 +50,30 @@ def test_only_what_differs_is_kept(lane, place):
     said = kept["0002-NET-spell-twenty.patch.diff"].decode()
     assert [line for line in said.splitlines()[3:] if line[0] in "+-"] == ["- line 21", "+ line 21, as it was"]
     assert before.items() <= patches_of(place / "topics").items()
+
+
+@pytest.mark.parametrize("lane", ["nfsd-testing"], indirect=True)
+def test_the_lane_of_a_branch_is_of_a_tree_of_the_users(lane, place):
+    tree.export()
+    kept = place / "topics/one/nfsd-testing"
+    assert here(place) == kept and sorted(patches_of(kept)) == ["0002-NET-spell-twenty.patch.diff", "series"]
+    tree.check_exported()
+    with pytest.raises(Fail, match="LTS=nfsd-testing: no package has it: give KSRC=/path, a clone of https://git"):
+        base.find()
+
+
+@pytest.mark.parametrize("lane", ["nfsd-testing"], indirect=True)
+def test_how_far_a_topic_was_carried_is_said(lane, place):
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + '[carried]\nnfsd-testing = "applies; compiled"\n"6.12" = "other"\n')
+    assert lanes.carried() == ["one: applies; compiled"]
+
+
+def test_a_topic_that_is_carried_to_no_lane_that_there_is_is_named(filled, place):
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + '[carried]\nnfsd-tested = "applies"\n')
+    with pytest.raises(Fail, match=r"one/topic.toml: carried: .*nfsd-tested"):
+        store.everything()
 
 
 def test_export_after_tree_is_a_no_op_and_a_new_tree_has_the_same_files(lane, place):
@@ -135,7 +159,10 @@ def test_an_unknown_lane_is_one_line(name):
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stderr) == (1, f"testbed: LTS={name}: there is no such lane; there are: 6.12\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"testbed: LTS={name}: there is no such lane; there are: 6.12, nfsd-testing\n",
+    )
 
 
 def test_a_command_of_the_series_itself_is_refused():

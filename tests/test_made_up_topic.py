@@ -149,7 +149,7 @@ def checkout(tmp_path_factory):
     marked = {
         "README.md": ["topics"],
         "docs/contributors.md": ["mutants"],
-        "docs/maintainers.md": ["state", "upstream"],
+        "docs/maintainers.md": ["state", "upstream", "nfsd-testing"],
     }
     for name, marks in marked.items():
         (work / name).parent.mkdir(exist_ok=True)

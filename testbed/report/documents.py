@@ -12,7 +12,7 @@ from ..experiments import experiment as experiments
 from ..experiments import origin, results
 from ..experiments.run import read
 from ..machines import kinds
-from ..series.base import PACKAGES
+from ..series.base import PACKAGED, PACKAGES
 from ..series.topics import applied, everything, subject_of
 from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, project, say
@@ -104,6 +104,17 @@ def upstream() -> str:
     return table(["topic", "patch", "subject", "elsewhere"], rows, left=(0, 2, 3))
 
 
+def carried(to: str) -> str:
+    """How far each topic was carried to a lane, and how many of its patches are there."""
+    rows = []
+    for topic in everything():
+        if to in topic.carried:
+            there = topic.lane(to)
+            changed = len(list(there.home.glob("*.diff")))
+            rows.append([topic.name, len(topic.own), len(there.patches) or "", changed or "", topic.carried[to]])
+    return table(["topic", "patches", "there", "of them changed", "how far"], rows, left=(0, 4))
+
+
 def mutants() -> str:
     """For each topic that has any, how many mutants there are, and what has killed how many."""
     rows = []
@@ -132,7 +143,11 @@ def parts() -> dict[str, dict[str, Part]]:
         "README.md": {"topics": topics, **tables},
         **({"docs/installing.md": dict(lanes)} if lanes else {}),
         "docs/contributors.md": {"mutants": mutants},
-        "docs/maintainers.md": {"state": addressees, "upstream": upstream},
+        "docs/maintainers.md": {
+            "state": addressees,
+            "upstream": upstream,
+            **{name: functools.partial(carried, name) for name in LANES if name not in PACKAGED},
+        },
     }
 
 

@@ -30,10 +30,17 @@ class Package:
     suite: str
     # How a line of sources.list for it begins.
     archive = "deb"
+    # Whether there is a package of it; else the base is a tree of the user's own.
+    packaged = True
 
     @property
     def name(self) -> str:
         return f"linux-source-{self.series}"
+
+    @property
+    def home(self) -> str:
+        """The directory of a topic that has what its lane has."""
+        return f"lts-{self.series}"
 
     @property
     def title(self) -> str:
@@ -74,6 +81,17 @@ class Package:
     def config(self) -> str:
         """The package beside it that has the configurations of Debian's own kernels."""
         return f"linux-config-{self.series}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Branch(Package):
+    """A branch of a repository, its `suite`. No package has it."""
+
+    packaged = False
+
+    @property
+    def home(self) -> str:
+        return self.series
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,7 +144,13 @@ class Source(Package):
 
 
 # {what LTS= names: the base of that lane}; "" is the base of the series itself.
-PACKAGES = {"": Package("7.3", "trixie-backports"), "6.12": Package("6.12", "trixie")}
+PACKAGES = {
+    "": Package("7.3", "trixie-backports"),
+    "6.12": Package("6.12", "trixie"),
+    "nfsd-testing": Branch("nfsd-testing", "https://git.kernel.org/pub/scm/linux/kernel/git/cel/linux.git"),
+}
+# The lanes that need no tree of the user's own.
+PACKAGED = [name for name, package in PACKAGES.items() if name and package.packaged]
 # {what BASE= and a topic's `base` name: the project that such topics are patches of}
 PROJECTS = {
     "nfs-utils": Source(
@@ -232,9 +256,14 @@ def package() -> Package:
         raise Fail("LTS= and BASE= name two bases: leave one of them out")
     if project():
         return PROJECTS[known(project())]
-    if lane() not in PACKAGES:
-        raise Fail(f"LTS={lane()}: there is no such lane; there are: {', '.join(filter(None, PACKAGES))}")
-    return PACKAGES[lane()]
+    return of_lane(lane())
+
+
+def of_lane(name: str) -> Package:
+    """The base of a lane that there is."""
+    if name not in PACKAGES:
+        raise Fail(f"LTS={name}: there is no such lane; there are: {', '.join(filter(None, PACKAGES))}")
+    return PACKAGES[name]
 
 
 def prefix() -> list[str]:
@@ -295,6 +324,10 @@ def from_tree(ksrc: pathlib.Path) -> Base:
 def from_package(wanted: Package | None = None) -> Base:
     """The newest source that the mirror has of a package, or of package(), as a repository; asked for once a day."""
     wanted = wanted or package()
+    if not wanted.packaged:
+        raise Fail(
+            f"LTS={wanted.series}: no package has it: give KSRC=/path, a clone of {wanted.suite} at {wanted.series}"
+        )
     checked = cache() / "apt" / f"checked-{wanted.series}"
     with lock("base"):
         have = newest_have(wanted)
@@ -381,7 +414,7 @@ def unpack(wanted: Package, offered: str, apt: list[str] | str) -> None:
 
 def configuration(base: Base) -> pathlib.Path:
     """The file with Debian's configuration of the kernel that the base is; of a tree of the user's, of its series."""
-    wanted = package()
+    wanted = package() if package().packaged else PACKAGES[""]
     with lock("base"):
         place = cache() / "base"
         version = base.revision if base.packaged else None

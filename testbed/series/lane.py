@@ -113,6 +113,11 @@ def sections(text: str) -> tuple[str, dict[str, tuple[str, list[tuple[str, str]]
     return head, found
 
 
+def carried() -> list[str]:
+    """What each topic says of how far it was carried to the lane."""
+    return [f"{topic.name}: {topic.carried[lane()]}" for topic in store.everything() if lane() in topic.carried]
+
+
 def differ(files: dict[pathlib.Path, str]) -> list[pathlib.Path]:
     """The files of the lane that are not as they would be written, and those that would not be there."""
     homes = {path.parent for path in files}

@@ -53,6 +53,7 @@ TOML = schema.table(
     older=schema.STRINGS,
     upstream=schema.mapping(schema.STRING),
     posting=schema.STRING,
+    carried=schema.table({}, **{name: schema.STRING for name in bases.PACKAGES if name}),
 )
 
 
@@ -98,6 +99,8 @@ class Topic:
     upstream: dict[str, str]
     # What whoever posts the topic has to know first.
     posting: str
+    # {lane: how far the patches were carried there, and what of it was tried}
+    carried: dict[str, str]
 
     @property
     def parked(self) -> bool:
@@ -115,7 +118,7 @@ class Topic:
         return self.lane(lane()).patches if lane() else self.own
 
     def lane(self, version: str) -> "Lane":
-        return Lane(self, self.home / f"lts-{version}")
+        return Lane(self, self.home / bases.of_lane(version).home)
 
     @property
     def configs(self) -> tuple[pathlib.Path, ...]:
@@ -190,7 +193,7 @@ class Topic:
 
 @dataclasses.dataclass(frozen=True)
 class Lane:
-    """What of a topic a long-term kernel has: the directory lts-VERSION of the topic.
+    """What of a topic another kernel has: a directory of the topic, lts-VERSION for a long-term kernel.
 
     Its file `series` has a line for each of the topic's patches, in their order: the patch's name, or `without NAME:
     why`. Where that kernel needs a patch to be another one, NAME.diff is the difference between the two, as a patch of
@@ -308,6 +311,7 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
         shell=data.get("shell", ""),
         upstream=data.get("upstream", {}),
         posting=data.get("posting", ""),
+        carried=data.get("carried", {}),
         **several,
     )
 

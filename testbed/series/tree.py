@@ -18,7 +18,7 @@ from typing import NoReturn
 from ..util import ROOT, TREE, Fail, digest, lane, lock, project, remove, say
 from . import lane as lanes
 from . import topics as store
-from .base import Base, git
+from .base import Base, git, package
 from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
 
 ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
@@ -170,7 +170,7 @@ def refused(repo: pathlib.Path, said: str) -> str:
             said.rstrip(),
             "Rework the patch on this base (`make tree` on the base it was made for, then rebase), or use that base."
             if not lane()
-            else f"Port it to this kernel: a .diff in the topic's lts-{lane()}/, or `without` there "
+            else f"Port it to this kernel: a .diff in the topic's {package().home}/, or `without` there "
             "(docs/contributors.md).",
         ]
     git(repo, "am", "--abort", check=False)
