@@ -268,13 +268,16 @@ def record(args: Arguments) -> None:
     Variable("SEED", "this load alone, or this case, with the trace"),
     Variable("KEEP", "make it small, and keep it as a case of this name"),
     Variable("RECORD", "1: keep what came of all in topics/", FLAG, False),
+    Variable("KIND", "the machine, of those that its loads are drawn for"),
+    Variable("MUTANTS", "1: put back each fault that swarm.toml names, and say which seed finds it", FLAG, False),
     KSRC,
     example="T={topic} SEEDS=20",
     place="swarm",
 )
 def swarm(args: Arguments) -> int:
     """run loads that are drawn at random, and judge each by what a topic promises"""
-    return judge.swarm(args.t, args.seeds, getattr(args, "from"), args.seed, args.keep, args.record)
+    first = getattr(args, "from")
+    return judge.swarm(args.t, args.seeds, first, args.seed, args.keep, args.record, args.kind, args.mutants)
 
 
 @command(*EXPERIMENTS, LTS, name="results", example="T={topic}")

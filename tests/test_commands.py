@@ -116,6 +116,8 @@ OURS = {
     "swarm T SEEDS RECORD": "gate judge.gate",
     "swarm T SEED": "gate judge.gate",
     "swarm T SEED KEEP": "gate judge.gate",
+    "swarm T KIND": "test-all",
+    "swarm T MUTANTS SEEDS": "test-all",
     "check": "gate check.check",
     "check T": "test_made_up_topic.py: test_its_patches_are_checked",
     "test": "elsewhere: it is the gate itself",

@@ -92,6 +92,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
         "topic.toml",
         "figures.toml",
         "swarm.toml",
+        "swarm",
         "changelog.md",
         "left-out",
         "fails-on-base",

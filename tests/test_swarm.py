@@ -9,7 +9,7 @@ import types
 import pytest
 
 from testbed import schema
-from testbed.swarm import draw, judge, modes, paths, promises, report, run, server, shrink
+from testbed.swarm import draw, faults, guests, judge, modes, mutants, paths, promises, report, run, server, shrink
 from testbed.util import Fail, Tally
 
 TOML = """
@@ -48,7 +48,7 @@ a = [10, 20]
 one = { op = "read", zone = "a", conns = 1, burst = 8, pause_us = 1000 }
 two = { op = "read", zone = "a", conns = 4, window = 2, size = 65536 }
 """
-WORLDS = [modes, paths, server]
+WORLDS = [faults, modes, paths, server]
 
 
 def swarm(tmp_path: pathlib.Path, text: str = TOML + CASE) -> promises.Swarm:
@@ -214,6 +214,63 @@ WRONG = [
 ]
 
 
+FAULTS = """
+world = "faults"
+title = "T"
+question = "Q"
+library = "one/lib.sh"
+gate = [1, 2]
+[sides]
+patched = "patched"
+[[promises]]
+name = "answered"
+of = ["client"]
+figure = "lost"
+most = 0
+[[promises]]
+name = "well"
+of = ["server"]
+figure = "splat"
+most = 0
+[[cases]]
+name = "small"
+[cases.load]
+threads = 2
+seconds = 1
+disk_us = 2000
+modes = [0, 2]
+block = 65536
+faults = [{ at_ms = 100, fault = "hang", ms = 20 }, { at_ms = 200, fault = "errors", ms = 5, file = "a" }]
+[cases.load.clients]
+a = { kind = "calls", conns = 1, window = 1, size = 4096, read = true }
+b = { kind = "calls", conns = 2, window = 1, size = 4096, start_ms = 70, company = { half = 1 } }
+c = { kind = "load", size = 512, conns = 1, count = 3, window = 2, proto = "udp" }
+"""
+HANG = '{ at_ms = 100, fault = "hang", ms = 20 }'
+WRONG += [
+    (FAULTS.replace('patched = "patched"', 'base = "base"\npatched = "patched"'), "sides: "),
+    (FAULTS.replace('of = ["client"]', 'of = ["clients"]'), "of: no group is clients (meant: client?)"),
+    (FAULTS.replace('"hang"', '"hangs"'), "small: faults.[0]: fault: there is no hangs (meant: hang?)"),
+    (FAULTS.replace("ms = 20", "ms = 20, us = 20"), "small: faults.[0]: unknown key us"),
+    (FAULTS.replace(", ms = 20", ""), "small: faults.[0]: lacks ms"),
+    (FAULTS.replace('"load", size', '"loads", size'), "small: clients.c: kind: there is no loads (meant: load?)"),
+    (FAULTS.replace("half = 1", "have = 1"), "small: clients.b: company: unknown key have"),
+    (FAULTS.replace(", window = 2, proto", ", proto"), "small: clients.c: give window or burst"),
+    (FAULTS.replace('proto = "udp"', "second = true"), "second goes with pause_ms"),
+    (
+        FAULTS + 'd = { kind = "fuzz", profiles = ["ranges"], seed = 1, number = 4 }',
+        "small: clients.d: fuzz reads 1048576 bytes at once: block has to be 1048576",
+    ),
+    (FAULTS.replace('"udp"', '"udp", vers = "4.1"'), "small: clients.c: UDP is for NFSv3, and for 32 KiB at most"),
+    (FAULTS.replace('file = "a"', 'file = "b"'), "small: faults.[1]: no client b only reads"),
+    (FAULTS.replace(HANG, '{ at_ms = 1, fault = "link", ms = 1 }'), "small: faults.[0]: no client is far"),
+    (
+        FAULTS.replace(HANG, '{ at_ms = 1, fault = "full", ms = 1 }'),
+        "small: clients.c: load cannot tell what is right beside full: drop one of them",
+    ),
+]
+
+
 @pytest.mark.parametrize("text, said", WRONG, ids=[said[:40] for _, said in WRONG])
 def test_what_is_wrong_with_a_swarm_is_one_line(text: str, said: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(Fail) as failed:
@@ -227,6 +284,58 @@ def test_every_swarm_of_this_checkout_is_right() -> None:
             one.world.check(load)
             for side in one.sides:
                 assert one.world.script(load, side, one.data)
+
+
+def test_a_schedule_is_a_line_for_each_client_and_each_fault(tmp_path: pathlib.Path) -> None:
+    load = swarm(tmp_path, FAULTS).load("small")
+    lines = faults.script(load, "patched", {"library": "one/lib.sh"}).splitlines()
+    own = ['calls a "$DIR"/nfsfault "$EXPORT" a conns=1 window=1 size=4096 read=1 calls=200 & clients+=($!)']
+    own += ["at 100 disk fault_hang 20 & faults+=($!)", "at 200 errors fault_errors 5 a & faults+=($!)"]
+    own += ['load c "$EXPORT" size=512,conns=1,window=2,count=3,proto=udp & clients+=($!)', "UDP=--udp", "over 2"]
+    assert set(own) <= set(lines) and "KERBEROS=" in lines
+    late = "b conns=2 window=1 size=4096 for=1000 half=1; } & clients+=($!)"
+    assert any(line.startswith("{ sleep 0.070; calls b") and line.endswith(late) for line in lines)
+    for name in faults.FAULTS:
+        assert f"fault_{name}()" in faults.SHELL.read_text()
+
+
+def test_who_may_have_no_memory_is_asked_again() -> None:
+    load: draw.Load = {"seconds": 1, "faults": [{"at_ms": 1, "fault": "nth", "number": 5}], "clients": {}}
+    load["clients"] = {
+        "a": {"kind": "calls", "conns": 1, "window": 1, "size": 4096},
+        "b": {"kind": "mount", "options": "vers=4.2,proto=tcp", "steps": 10, "seed": 7},
+    }
+    assert faults.client(load, "a").endswith("for=1000 short=1")
+    assert faults.client(load, "b") == "mounted b 7 10 0 1 vers=4.2,proto=tcp"
+    load["faults"] = []
+    assert faults.client(load, "b") == "mounted b 7 10 0 '' vers=4.2,proto=tcp"
+
+
+def test_what_a_guest_says_adds_up_and_one_that_is_not_well_is_a_figure(tmp_path: pathlib.Path) -> None:
+    load = swarm(tmp_path, FAULTS).load("small")
+    where = tmp_path / "3-patched"
+    where.mkdir()
+    (where / "said").write_text("a lost 0\na answered 3\n")
+    assert faults.read(where, load)["a"] == {"lost": 0, "answered": 3}
+    (where / "said").write_text("a lost 0\na lost 2\nserver busy 1\n")
+    (where / "console").write_text("what it said")
+    found = faults.read(where, load)
+    assert (tmp_path / "3-patched.console").read_text() == "what it said"
+    assert found["a"] == {"lost": 2} and found["b"] == {}
+    assert found["server"] == {"busy": 1, "splat": 0, "hung": 0}
+    assert faults.sick(Fail("the guest did not end within 5 s"), load) == {"server": {"hung": 1}}
+    assert faults.sick(Fail("the guest is not healthy"), load) == {"server": {"splat": 1}}
+
+
+def test_of_nothing_that_is_allowed_there_is_no_multiple(tmp_path: pathlib.Path) -> None:
+    found = swarm(tmp_path, FAULTS)
+    ran = {"patched": {"a": {"lost": 2}, "b": {"lost": 0}, "c": {"lost": 0}, "server": {"splat": 0}}}
+    bad, *kept = promises.judge(found, found.load("small"), ran)
+    assert (bad.group, bad.kept, report.missed(bad)) == ("a", False, "2, limit 0") and all(one.kept for one in kept)
+    every = {"1": {"load": found.load("small"), "ran": ran}}
+    assert "1 break a promise" in report.text(found, every)
+    report.write(found, every, tmp_path / "out/swarm")
+    assert not (tmp_path / "out/swarm.svg").exists()
 
 
 # Verdicts.
@@ -372,7 +481,7 @@ def test_recorded_swarms_are_among_the_results(capsys: pytest.CaptureFixture[str
 
 
 def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "Runner", lambda *_: runner)
+    monkeypatch.setattr(judge, "Guests", lambda *_, **__: runner)
     every = loads(runner, 1, 2, 3)
     runner.swarm.data["known"] = {"1": "why", "2": "why"}
     tally = Tally()
@@ -382,6 +491,63 @@ def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: py
     }
     assert tally.passed == 1 and tally.failed == 2
     assert any("take it out of `known`" in problem for problem in problems.values())
+
+
+def test_a_fault_is_found_by_the_first_seed_that_is_well_without_it(
+    runner: run.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(promises.Swarm, "load", lambda own, name: {})
+
+    def said(*seeds: int) -> types.SimpleNamespace:
+        """A kernel on which these seeds break a promise."""
+        bad = types.SimpleNamespace(kept=False, off=2)
+        judged = lambda some: [(name, {}, [bad] if int(name) in seeds else [], "") for name in some]  # noqa: E731
+        return types.SimpleNamespace(swarm=runner.swarm, judged=judged)
+
+    def first(patched: object, broken: object) -> list[int]:
+        return [seed for seed, _ in mutants.first(patched, broken, range(1, 9))]  # type: ignore[arg-type]
+
+    assert first(said(), said(6, 5)) == [5] and first(said(5), said(5, 6)) == [6] and first(said(), said()) == []
+
+
+def test_a_topic_without_faults_to_put_back_is_said(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(Fail, match="the topic one has no faults to put back: `put_back` in its swarm.toml"):
+        mutants.mutants(swarm(tmp_path), None, Tally(), "sim", range(1, 2))  # type: ignore[arg-type]
+
+
+def test_each_fault_that_is_put_back_is_in_the_patch_and_there_is_no_other() -> None:
+    for one in promises.every():
+        path = mutants.patch(one)
+        asked = re.findall(r'put_back\("([a-z0-9-]+)"\)', path.read_text()) if path.is_file() else []
+        assert set(asked) == set(one.put_back), path
+
+
+def test_a_guest_that_fails_is_a_figure_where_the_kernel_is_judged(
+    runner: run.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sick = lambda fail, load: {"server": {"splat": 1}}  # noqa: E731
+    made = guests.Guests(runner.swarm, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(server, "sick", sick, raising=False)
+    ((_, ran, _, why),) = made.judged(loads(runner, 13))
+    assert not why and ran["patched"] == {"server": {"splat": 1}} and (runner.place / "13-patched").is_dir()
+
+
+def test_what_is_kept_is_of_a_kernel_a_machine_and_a_fault(
+    runner: run.Runner, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken").write_text("broken")
+    monkeypatch.setattr(runner.swarm.experiment, "flavour", lambda kind: kind, raising=False)
+    monkeypatch.setattr(guests.kernel, "kernels", lambda *_, only: dict.fromkeys(only, tmp_path / "broken"))
+
+    def made(**words: object) -> guests.Guests:
+        return guests.Guests(runner.swarm, None, **words)  # type: ignore[arg-type]
+
+    one, two = (made(image=tmp_path / "broken", words=(f"put_back={name}",)) for name in ("one", "two"))
+    assert made().keys == made(kind="sim").keys == runner.keys
+    assert one.words == ("put_back=one",) and set(one.kernels.values()) == {tmp_path / "broken"}
+    debug = made(kind="debug")
+    assert debug.swarm.limit == 5 * runner.swarm.limit and set(debug.kernels.values()) == {tmp_path / "broken"}
+    assert len({key for some in (runner, one, two, debug) for key in some.keys.values()}) == 5
 
 
 # The command.
@@ -396,10 +562,12 @@ def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: py
         (("one", "many", "", "", "", False), "SEEDS=many: give a number, 1 or more"),
         (("one", "", "-1", "", "", False), "FROM=-1: give a number, 0 or more"),
         (("one", "", "", "x", "", False), "SEED=x: give a number, 0 or more"),
-        (("one", "3", "", "4", "", False), "SEED= is one load; SEEDS= and FROM= are many"),
+        (("one", "3", "", "4", "", False), "SEED= is one load; SEEDS=, FROM= and MUTANTS= are of many"),
         (("one", "", "", "", "name", False), "KEEP=NAME goes with SEED="),
         (("one", "", "", "4", "small", False), "KEEP=small: there is such a case"),
         (("one", "", "", "4", "5", False), "KEEP=5: a number is no name"),
+        (("one", "", "", "4", "", False, "debug"), "KIND=debug: one is not drawn for it; it is for sim"),
+        (("one", "", "", "4", "", False, "", True), "SEED= is one load; SEEDS=, FROM= and MUTANTS= are of many"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_one_line(

@@ -7,10 +7,11 @@ from ..experiments import origin
 from ..series import base as bases
 from ..series.base import Base
 from ..util import Fail, Tally, say
-from . import promises, report, shrink
+from . import mutants, promises, report, shrink
 from .draw import Load
+from .guests import Guests
 from .promises import Swarm, Verdict
-from .run import Runner, failing
+from .run import failing
 
 MANY = 20
 
@@ -22,22 +23,32 @@ def number(variable: str, text: str, least: int) -> int:
     return int(text)
 
 
-def swarm(topic: str, seeds: str, first: str, seed: str, keep: str, record: bool) -> int:
-    """Run loads on all sides; returns the exit status."""
+def swarm(
+    topic: str, seeds: str, first: str, seed: str, keep: str, record: bool, kind: str = "", put_back: bool = False
+) -> int:
+    """Run loads on all sides; returns the exit status. put_back: with each fault that the topic keeps for that."""
     if not topic:
         raise Fail(f"which topic? T=NAME, of {', '.join(one.topic.name for one in promises.every())}")
     wanted = promises.find(topic)
+    if kind and kind not in wanted.kinds:
+        raise Fail(f"KIND={kind}: {topic} is not drawn for it; it is for {', '.join(wanted.kinds)}")
     if seed:
-        if seeds or first:
-            raise Fail("SEED= is one load; SEEDS= and FROM= are many: give the one or the others")
-        return again(wanted, seed, keep)
+        if seeds or first or put_back:
+            raise Fail("SEED= is one load; SEEDS=, FROM= and MUTANTS= are of many: give the one or the others")
+        return again(wanted, seed, keep, kind)
     if keep:
         raise Fail("KEEP=NAME goes with SEED=, the load that is to be kept")
     begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(MANY), 1)
+    if put_back:
+        tally = Tally()
+        mutants.mutants(wanted, bases.find(), tally, kind or wanted.kinds[0], range(begin, begin + many), record)
+        return tally.close()
+    if record and kind not in ("", wanted.kinds[0]):
+        raise Fail(f"RECORD=1: what is recorded is of {wanted.kinds[0]}: leave KIND= out")
     loads = wanted.cases | {str(one): wanted.load(str(one)) for one in range(begin, begin + many)}
     base = bases.find()
     made_of = origin.today(wanted.experiment, base)
-    runner = Runner(wanted, base)
+    runner = Guests(wanted, base, kind=kind)
     say(f"{many} loads from seed {begin}, and {len(wanted.cases)} cases, on {' and '.join(wanted.sides)}")
     found = report.collected(runner, loads, line)
     stem = wanted.topic.results / "swarm" if record else runner.place / "swarm"
@@ -67,26 +78,26 @@ def line(name: str, every: list[Verdict], why: str) -> None:
     if why:
         return print(f"{name}: NO FIGURES: {why}", flush=True)
     broken = failing(every)
-    said = "; ".join(f"{one.group}: {one.promise.name} ({one.off:.2f} of the limit)" for one in broken)
+    said = "; ".join(f"{one.group}: {one.promise.name} ({report.missed(one)})" for one in broken)
     print(f"{name}: {said or 'ok'}", flush=True)
 
 
-def again(wanted: Swarm, seed: str, keep: str) -> int:
+def again(wanted: Swarm, seed: str, keep: str, kind: str = "") -> int:
     """One load with the trace of the server; with a name for it, made small and kept as a case."""
     name = seed if seed in wanted.cases else str(number("SEED", seed, 0))
     if keep and (keep in wanted.cases or keep.isdigit()):
         raise Fail(f"KEEP={keep}: " + ("there is such a case" if keep in wanted.cases else "a number is no name"))
     load, base = wanted.load(name), bases.find()
     print(shrink.case(name, wanted.data["title"], load))
-    runner = Runner(wanted, base, trace=not keep)
+    runner = Guests(wanted, base, trace=not keep, kind=kind)
     found = report.collected(runner, {name: load}, line)
     for side, groups in found[name].get("ran", {}).items():
         for group, figures in groups.items():
             print(f"{side:14} {group:8} " + "  ".join(f"{key} {value:.6g}" for key, value in figures.items()))
     judged = report.verdicts(wanted, found).get(name, [])
     for one in sorted(judged, key=lambda verdict: -verdict.off):
-        said = f"{report.number(one.promise.figure, one.value)}, limit {report.number(one.promise.figure, one.limit)}"
-        print(f"{'ok  ' if one.kept else 'FAIL'} {one.group}: {one.promise.name}: {said} ({one.off:.2f})")
+        value, limit = (report.number(wanted, one.promise.figure, x) for x in (one.value, one.limit))
+        print(f"{'ok  ' if one.kept else 'FAIL'} {one.group}: {one.promise.name}: {value}, limit {limit}")
     if not keep:
         say("the traces are " + " and ".join(str(runner.place / f"{name}-{side}" / "trace") for side in wanted.sides))
     elif failing(judged):
@@ -100,20 +111,20 @@ def again(wanted: Swarm, seed: str, keep: str) -> int:
     return 1 if "failed" in found[name] or failing(judged) else 0
 
 
-def checked(wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load]) -> None:
+def checked(wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load], kind: str = "") -> None:
     """Each load is a check: it keeps its promises, unless it is known not to, and then it must not."""
     if not loads:
         return
 
     def line_of(name: str, every: list[Verdict], why: str) -> None:
-        broken = [f"{one.group}: {one.promise.name}: {one.off:.2f} of the limit" for one in failing(every)]
+        broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in failing(every)]
         what = f"swarm of {wanted.topic.name}: {'the load of seed ' if name.isdigit() else 'the case '}{name}"
         if name in wanted.known and not why:
             problem = "" if broken else f"it is known to fail ({wanted.known[name]}): take it out of `known`"
             return tally.that(f"{what} still breaks a promise, as is known", problem)
         tally.that(f"{what} keeps its promises", why or "\n".join(broken))
 
-    report.collected(Runner(wanted, base), loads, line_of)
+    report.collected(Guests(wanted, base, kind=kind), loads, line_of)
 
 
 def gate(base: Base, tally: Tally) -> None:
@@ -124,7 +135,12 @@ def gate(base: Base, tally: Tally) -> None:
 
 
 def every(base: Base, tally: Tally, many: int = 50) -> None:
-    """The first seeds of each topic that has a swarm.toml, and its cases."""
+    """The first seeds of each topic that has a swarm.toml, its cases, and the faults that the seeds have to find."""
     tally.suite = "swarm"
     for wanted in promises.every():
         checked(wanted, base, tally, {str(n): wanted.load(str(n)) for n in range(1, many + 1)} | wanted.cases)
+        if "debug" in wanted.kinds:
+            few = {str(n): wanted.load(str(n)) for n in range(1, many // 5 + 1)}
+            checked(wanted, base, tally, few | wanted.cases, "debug")
+        if wanted.put_back:
+            mutants.mutants(wanted, base, tally, wanted.kinds[0], range(1, many + 1))

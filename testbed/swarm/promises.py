@@ -13,16 +13,18 @@ from ..experiments.experiment import Experiment
 from ..series import topics as store
 from ..series.topics import Topic
 from ..util import Fail, digest
-from . import modes, paths, server
+from . import faults, modes, paths, server
 from .draw import Load
 
-WORLDS: dict[str, ModuleType] = {"modes": modes, "paths": paths, "server": server}
+WORLDS: dict[str, ModuleType] = {"faults": faults, "modes": modes, "paths": paths, "server": server}
 # A record is of these modules and of its own world's. The server is there for the modes, which measure on it.
 MEASURES = ("draw", "run", "server")
 # {group: {figure: number}} of one run.
 Figures = dict[str, dict[str, float]]
 # What a promise may be held against beside another side and the figures of its own: the best of the other sides.
 BEST = "best"
+# How many times a limit of nothing is missed.
+NONE = 1e9
 
 NUMBER: schema.Schema = {"type": "number", "minimum": 0}
 LIST: schema.Schema = {"type": "array", "minItems": 1, "items": schema.STRING}
@@ -61,6 +63,8 @@ MAY: dict[str, schema.Schema] = {
     "cases": {"type": "array", "items": CASE},
     # {seed or case: why it fails today}
     "known": schema.mapping(schema.STRING),
+    # {fault that the topic's swarm/put-back.patch puts back: what has fixed it}
+    "put_back": schema.mapping(schema.STRING),
 }
 
 
@@ -127,6 +131,15 @@ class Swarm:
         return self.data.get("known", {})
 
     @property
+    def put_back(self) -> dict[str, str]:
+        return self.data.get("put_back", {})
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The machines that it may be on, the usual one first."""
+        return getattr(self.world, "KINDS", ("sim",))
+
+    @property
     def limit(self) -> int:
         """Seconds of real time for a boot."""
         return self.data.get("limit", 600)
@@ -134,11 +147,12 @@ class Swarm:
     @property
     def experiment(self) -> Experiment:
         """What it is to those that build kernels and say where a result came from."""
-        rooms = [pathlib.Path(__file__).with_name(f"{name}.py") for name in {*MEASURES, self.data["world"]}]
+        here = pathlib.Path(__file__).parent
+        rooms = [path for name in {*MEASURES, self.data["world"]} for path in here.glob(f"{name}.*")]
         data = {
             "kind": "swarm",
             "title": self.data["title"],
-            "machine": "sim",
+            "machine": self.kinds[0],
             "repeats": 1,
             "kernels": {name: name for name in dict.fromkeys(self.sides.values())},
             # What is drawn, and how it is measured; not what is thought of it.
@@ -282,4 +296,4 @@ def verdict(promise: Promise, group: str, own: dict[str, float], others: dict[st
         reference = own[promise.than] if promise.than else 1
     limit = factor * reference + plus
     over = (limit, value) if promise.most is None else (value, limit)
-    return Verdict(promise, group, value, limit, reference, over[0] / over[1] if over[1] else 1.0 * (over[0] > 0) * 1e9)
+    return Verdict(promise, group, value, limit, reference, over[0] / over[1] if over[1] else NONE * (over[0] > 0))

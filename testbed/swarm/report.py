@@ -10,7 +10,7 @@ from ..experiments.experiment import Experiment
 from ..experiments.table import Dots, Table
 from ..report import pictures, tables
 from ..util import whole
-from .promises import Swarm, Verdict, judge
+from .promises import NONE, Swarm, Verdict, judge
 from .run import Runner, failing
 
 WORST = 10
@@ -23,11 +23,16 @@ def verdicts(swarm: Swarm, found: Found) -> dict[str, list[Verdict]]:
     return {name: judge(swarm, one["load"], one["ran"]) for name, one in found.items() if "ran" in one}
 
 
-def number(figure: str, value: float) -> str:
+def number(swarm: Swarm, figure: str, value: float) -> str:
     """A figure as a person reads it: times in ms."""
-    if figure in ("replies", "part", "ios"):
-        return f"{value:.3g}"
-    return f"{value / 1e6:.3g} ms"
+    if swarm.world.FIGURES[figure].endswith(", ns"):
+        return f"{value / 1e6:.3g} ms"
+    return f"{value:.3g}"
+
+
+def missed(verdict: Verdict) -> str:
+    """By how much: nothing is a multiple of a limit of none."""
+    return f"{verdict.off:.2f} of the limit" if verdict.off < NONE else f"{verdict.value:g}, limit {verdict.limit:g}"
 
 
 def distribution(swarm: Swarm, judged: dict[str, list[Verdict]]) -> Table:
@@ -64,9 +69,9 @@ def row(swarm: Swarm, name: str, one: dict[str, Any], verdict: Verdict) -> list[
         name,
         verdict.promise.name,
         swarm.world.said(one["load"], verdict.group),
-        *(number(figure, value) if value is not None else "" for value in of),
-        number(figure, verdict.limit),
-        f"{verdict.off:.2f}",
+        *(number(swarm, figure, value) if value is not None else "" for value in of),
+        number(swarm, figure, verdict.limit),
+        f"{verdict.off:.2f}" if verdict.off < NONE else "",
     ]
 
 
@@ -156,8 +161,9 @@ def write(swarm: Swarm, found: Found, stem: pathlib.Path, made_of: dict[str, Any
         parts.append(origin.header(experiment))
     path.with_suffix(".md").write_text("\n\n".join([*parts, text(swarm, found)]) + "\n")
     seeds, _ = split(swarm, found)
-    if seeds:
-        pictures.save(path, stem, dots(swarm, seeds, verdicts(swarm, seeds)))
+    drawn = dots(swarm, seeds, verdicts(swarm, seeds)) if seeds else None
+    if drawn and drawn.panels:
+        pictures.save(path, stem, drawn)
 
 
 def collected(runner: Runner, loads: dict[str, Any], line: Any) -> Found:
