@@ -71,7 +71,11 @@ def mailed(base: Base, topics: list[Topic]) -> None:
 
 
 # What the documents say, for the series itself.
-SAID: dict[str, Part] = {"quoted results": results.quoted, "commands of the documents": commands}
+SAID: dict[str, Part] = {
+    "quoted results": results.quoted,
+    "what experiments measure": results.measurable,
+    "commands of the documents": commands,
+}
 
 
 def gate(every: bool = False) -> Tally:

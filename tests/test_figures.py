@@ -392,6 +392,18 @@ def test_a_quoted_result_that_is_stale_fails(checkout, capsys):
     )
 
 
+def test_an_experiment_whose_patches_do_not_apply_is_a_failure(checkout, capsys, monkeypatch):
+    def commits(base, experiment):
+        if experiment.name == "speed":
+            raise util.Fail("the patch of the variant rfc does not apply")
+
+    monkeypatch.setattr(run, "commits", commits)
+    tally = util.Tally()
+    results.measurable(BASE, tally)
+    assert tally.failed == 1
+    assert "FAIL the patches of what speed is measured on apply" in capsys.readouterr().out
+
+
 def test_a_quoted_result_of_an_older_series_is_said_to_be(checkout, capsys):
     home, _ = checkout
     toml = home / "own/topic.toml"

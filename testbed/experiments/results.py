@@ -72,15 +72,19 @@ def results(names: Sequence[str] = (), of: Sequence[str] = ()) -> None:
         print(f"{experiment.name + ':':{width + 1}} {origin.judge(experiment, base)}")
 
 
+def measurable(base: Base, tally: Tally) -> None:
+    """The kernels that experiments name can be had: their topics apply alone, and their test-only patches to those."""
+    with lock("source"):
+        for one in experiments.all_of_them():
+            tally.run(f"the patches of what {one.name} is measured on apply", run.commits, base, one)
+
+
 def quoted(base: Base, tally: Tally) -> None:
     """A result that the README or a cover letter quotes has to be of today's series; what else differs is said.
 
     What a topic has in `older` is not, as its letter says; once it is, it no longer belongs there.
     """
     every = {one.name: one for one in experiments.all_of_them()}
-    with lock("source"):
-        for one in every.values():
-            tally.run(f"the patches of what {one.name} is measured on apply", run.commits, base, one)
     older = {name for topic in topics.series() for name in topic.older}
     for name, who in experiments.quoted().items():
         judged = origin.judge(every[name], base)
