@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import schema
+from ..suites.selftests import LEAKS
 from ..util import Fail
 from .draw import Dice, Load
 
@@ -441,7 +442,7 @@ def script(load: Load, side: str, settings: dict[str, Any]) -> str:
     }
     files = [(name, one) for name, one in clients.items() if one["kind"] == "load"]
     lines = [
-        f"library={settings['library']}",
+        f"library={settings['library']} leaks=/host{shlex.quote(str(LEAKS))}",
         SHELL.read_text(),
         *(f"{name}={value}" for name, value in needs.items()),
         '[ "$1" != elsewhere ] || elsewhere "$2"',

@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC1090,SC1091,SC2153,SC2154
 # What a guest of the world `faults` runs, before the lines that a load makes of it: a server, clients that know what
 # they wrote, things that happen to both, and what is looked at when all is over. Each line of $WORK/said is
-# "GROUP FIGURE NUMBER"; numbers of the same figure add up. To be sourced with $selftests and $library set.
+# "GROUP FIGURE NUMBER"; numbers of the same figure add up. To be sourced with $selftests, $library and
+# $leaks set.
 
 DIR=/host$selftests/${library%/*}
 . "/host$selftests/$library"
@@ -66,7 +67,7 @@ serve()
 	echo Y 2> /dev/null > "$NFSD_PROC"/v4_end_grace
 }
 
-# disk MB NSEC: what is under the export can be made to hang.
+# make_disk MB NSEC: what is under the export can be made to hang.
 make_disk()
 {
 	local sectors
@@ -499,14 +500,8 @@ stop()
 
 leaks()
 {
-	local leaks=/sys/kernel/debug/kmemleak _
-
-	[ -e $leaks ] || return 0
-	for _ in 1 2 3; do
-		sleep 10
-		echo scan > $leaks
-	done
-	cat $leaks > /results/leaks
+	[ -e /sys/kernel/debug/kmemleak ] || return 0
+	"$BASH" "$leaks"
 	said server leaks "$(grep -c '^unreferenced object' /results/leaks)"
 }
 
