@@ -21,7 +21,6 @@ from .report import documents
 from .report import figures as quoted
 from .schema import meant
 from .series import base, post, topics, tree
-from .series import lane as lanes
 from .suites import check, conformance, kunit, litmus, mutants, userland
 from .swarm import judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, say
@@ -222,8 +221,6 @@ def check_series(args: Arguments) -> int:
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     if lane():
         check.applies(base.find(), tally)
-        for line in lanes.carried():
-            print(f"     {line}", flush=True)
     elif project():
         userland.check(base.find(), tally, wanted or topics.series())
     else:

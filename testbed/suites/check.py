@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..machines import kernel
 from ..series import applied, tree
+from ..series import lane as lanes
 from ..series import topics as store
 from ..series.applied import Step
 from ..series.base import Base, git
@@ -428,7 +429,7 @@ def users(base: Base, commit: str, of: str, tally: Tally) -> None:
 
 
 def applies(base: Base, tally: Tally) -> None:
-    """What is checked of a lane: it applies, and what it changes in a patch is clean. What it is without is said."""
+    """What is checked of a lane: it applies, and what it changes in a patch is clean. What else holds of it is said."""
     tally.suite = "check"
     topics = store.series()
     with lock("source"):
@@ -440,3 +441,5 @@ def applies(base: Base, tally: Tally) -> None:
     for topic in topics:
         for name, why in topic.lane(lane()).without.items():
             print(f"     without {topic.name}/{name}: {why}", flush=True)
+    for line in lanes.carried():
+        print(f"     {line}", flush=True)
