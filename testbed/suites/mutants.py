@@ -4,7 +4,8 @@
 A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
 show only there; one in a litmus test is herd7's. It is put into the series as far as the topic goes, since a later
 topic may replace the code. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest to notice, in a guest
-with the whole series, as the selftests are of the whole series. What killed which is written to build/mutants/TOPIC.
+with the whole series, as the selftests are of the whole series. What killed which is written to build/mutants/TOPIC:
+of KUnit, the cases of the first suite that noticed.
 """
 
 import concurrent.futures
@@ -23,7 +24,7 @@ from ..util import BUILD, Fail, Tally, lock, say
 from . import kunit as suites
 from . import litmus, selftests
 
-# Real seconds for a whole run of a topic's suites; a hang is a way to notice, too.
+# Real seconds for a run of suites; a hang is a way to notice, too.
 LIMIT = 240
 # User-mode Linux on two CPUs; with one, faults that need two consumers at once would live.
 KIND, CPUS = "smp", 2
@@ -102,8 +103,9 @@ def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path],
         if problem:
             return
         applied.checkout(base, commits[-1])
+        every = suites.names(image)
         for fault in wanted:
-            tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome)
+            tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome, every)
 
 
 def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
@@ -193,8 +195,10 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
         settle()
 
 
-def notice(base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path) -> None:
-    """Fail unless a test notices the fault; writes down which."""
+def notice(
+    base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path, every: Iterable[str]
+) -> None:
+    """Fail unless one of the KUnit suites notices the fault; writes down which cases of the first that does."""
     with broken(base, fault, code) as changed:
         if all(path.endswith(".litmus") for path in changed):
             found = [
@@ -208,8 +212,11 @@ def notice(base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, ou
             with kernel.building(out):
                 kernel.configure(base, commit, out, what)
                 kernel.make(base.repo, out, what.kind, fault.stem, log.with_suffix(".make"))
-            kunit(base, out / what.kind.image, log)
-            found = killers(log.read_text())
+            found = []
+            for suite in every:
+                kunit(base, out / what.kind.image, log, suite)
+                if found := killers(log.read_text()):
+                    break
     killed(fault, lambda: found, outcome)
 
 
@@ -223,9 +230,9 @@ def killed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.Pa
         text.write(written(fault, found))
 
 
-def kunit(base: Base, image: pathlib.Path, log: pathlib.Path) -> tuple[str, str | None]:
+def kunit(base: Base, image: pathlib.Path, log: pathlib.Path, only: str = "") -> tuple[str, str | None]:
     """Run the suites of a kernel on two CPUs; returns (what is wrong, the counts as kunit.py says them)."""
-    done = suites.boot(base, image, log, CPUS, LIMIT)
+    done = suites.boot(base, image, log, CPUS, LIMIT, only)
     counts = suites.counts(done.stdout)
     if not counts or done.returncode or set(counts) - {"passed"}:
         return f"kunit.py: {counts}, status {done.returncode}; see {log}", None
