@@ -184,6 +184,8 @@ OTHERS = {
     r"\$ynl --do export-io-set .*": "selftest nfsd/export_io.sh: export-io-set",
     r"\$ynl --dump export-io-get": "selftest nfsd/export_io.sh: export-io-get",
     r"\$ynl --do threads-set .*": "selftest nfsd/workers.sh: min-threads",
+    r"\$ynl --do clients-set .*": "selftest nfsd/clients.sh: clients.py",
+    r"\$ynl --dump client-get": "selftest nfsd/clients.sh: clients.py",
 }
 # What is run here, on the series itself.
 HERE = [

@@ -2,6 +2,7 @@
 """tools/nfsd-waits, on lines that a server's trace had, and against what the trace point prints."""
 
 import re
+import struct
 import sys
 import xml.etree.ElementTree
 
@@ -128,3 +129,63 @@ def test_the_program_reads_what_the_series_prints(waits):
     text = re.sub(r"%lu", lambda _: next(values), text).replace("tier=%u", "tier=3")
     one = TRACED + "client=192.0.2.9:1001 flags=BUSY|DATA" + re.sub(r"%\w+", "7", text)
     assert waits.read([one], ports=False)[0] == {"192.0.2.9": {"3": [345]}}
+
+
+def attribute(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+
+def counted(waits, address, session, dispatches, seconds, waited, received, sent):
+    """An entry as the kernel has it: a number has four bytes or eight."""
+    entry = attribute(waits.ADDRESS, bytes(address))
+    if session:
+        entry += attribute(waits.CLIENTID, struct.pack("=Q", session))
+    for kind, number in ((waits.WEIGHT, 100), (waits.CONNECTIONS, 2), (waits.DISPATCHES, dispatches)):
+        entry += attribute(kind, struct.pack("=I", number))
+    for kind, number in (
+        (waits.THREAD_TIME, seconds * 10**9),
+        (waits.WAITED, waited * 10**9),
+        (waits.RECEIVED, received),
+        (waits.SENT, sent),
+    ):
+        entry += attribute(kind, struct.pack("=Q", number))
+    return waits.client(waits.attributes(entry))
+
+
+def test_who_has_had_the_threads_comes_first(waits):
+    user, bulk, v6 = (192, 0, 2, 7), (192, 0, 2, 9), (0x20, 1, 0xD, 0xB8, *[0] * 11, 1)
+    before = dict([counted(waits, user, 0, 10, 1, 1, 0, 0), counted(waits, v6, 0, 99, 99, 99, 99, 99)])
+    after = dict(
+        [
+            counted(waits, user, 0, 20, 2, 1, 10**6, 0),
+            counted(waits, bulk, 0xAB, 1000, 100, 50, 0, 10**9),
+            # It has come anew
+            counted(waits, v6, 0, 10, 20, 0, 0, 0),
+        ]
+    )
+    assert waits.load(before, after, 10).splitlines() == [
+        "client       session           weight  connections  threads  waiting  dispatches/s  in MB/s  out MB/s",
+        "192.0.2.9    00000000000000ab     100            2     10.0      5.0         100.0      0.0     100.0",
+        "2001:db8::1  -                    100            2      2.0      0.0           1.0      0.0       0.0",
+        "192.0.2.7    -                    100            2      0.1      0.0           1.0      0.1       0.0",
+    ]
+
+
+def test_a_kernel_without_the_family_has_no_clients(waits, monkeypatch):
+    def missing(*_):
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr(waits, "asked", missing)
+    assert waits.clients() == {}
+
+
+def test_the_numbers_of_netlink_are_those_of_the_series(waits):
+    """The last of the commands, and all that is said of a client."""
+    patches = [patch for topic in topics.series() for patch in topic.patches]
+    header = [topics.changes(patch).get("include/uapi/linux/nfsd_netlink.h", []) for patch in patches]
+    added = "\n".join(line[1:] for lines in header for line in lines if line.startswith("+"))
+    names = re.findall(r"^\tNFSD_A_CLIENT_(\w+)(?: = 1)?,$", added, re.M)
+    assert [getattr(waits, name) for name in names] == list(range(1, len(names) + 1)) and len(names) == 9
+    # 19 are the base's
+    commands = re.findall(r"^\tNFSD_CMD_(\w+),$", added, re.M)
+    assert commands[-1] == "CLIENT_GET" and 19 + len(commands) == waits.CLIENT_GET
