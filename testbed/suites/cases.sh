@@ -23,3 +23,48 @@ disk()
 	mkfs.xfs -q "/dev/$1" && mount "/dev/$1" "$EXPORT" || exit 1
 	echo 0 >"/sys/block/$1/queue/read_ahead_kb"
 }
+
+# What topics of nfs-utils have in common
+
+# shellcheck disable=SC2034 # it is for those who source this
+nothing='^$'
+
+# begin_nfsdctl: nfsdctl with the patches is where any user may run it; there is an export, and no server yet
+begin_nfsdctl()
+{
+	cp "$PROGRAMS/nfsdctl" /tmp || exit 1
+	ctl=/tmp/nfsdctl
+	as=()
+	disk io 512
+	mkdir -p /run/rpcbind
+	conf threads=8
+	mount --bind /tmp/nfs.conf /etc/nfs.conf || exit 1
+	exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 "*:$EXPORT" || exit 1
+	rpcbind -w && rpc.mountd || exit 1
+	echo 10 >/proc/fs/nfsd/nfsv4gracetime
+}
+
+# conf LINE…: nfs.conf has these in [nfsd]
+conf()
+{
+	printf '%s\n' "[nfsd]" vers4.0=n "$@" >/tmp/nfs.conf
+}
+
+# says STATUS OUT ERR ARGUMENT…: nfsdctl ends with the status; what it prints matches the two patterns, and what is on
+# stderr is at most one line. Where it is not so, /results/said has what it printed. $as is who runs it.
+says()
+{
+	local status=$1 out=$2 err=$3 printed told
+
+	shift 3
+	printed=$("${as[@]}" "$ctl" "$@" 2>/tmp/err)
+	[ $? -eq "$status" ] && told=$(</tmp/err) && [[ $printed =~ $out && $told =~ $err && $told != *$'\n'* ]] && return
+	printf '%.100s\n' "nfsdctl $*:" >>/results/said
+	cat /tmp/err - <<<"$printed" >>/results/said
+	return 1
+}
+
+threads()
+{
+	[ "$(cat /proc/fs/nfsd/threads)" = "$1" ]
+}

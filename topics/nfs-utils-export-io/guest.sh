@@ -4,26 +4,7 @@
 # (base). $PROGRAMS is where it is. Sourced, after cases.sh.
 
 EXPORT=/srv/io
-# Where any user may run it
-cp "$PROGRAMS/nfsdctl" /tmp || exit 1
-ctl=/tmp/nfsdctl
-as=()
-
-# says STATUS OUT ERR ARGUMENT…: nfsdctl ends with the status; what it prints matches the two patterns, and what is on
-# stderr is at most one line. Where it is not so, /results/said has what it printed.
-says()
-{
-	local status=$1 out=$2 err=$3 printed told
-
-	shift 3
-	printed=$("${as[@]}" "$ctl" "$@" 2>/tmp/err)
-	[ $? -eq "$status" ] && told=$(</tmp/err) && [[ $printed =~ $out && $told =~ $err && $told != *$'\n'* ]] && return
-	printf '%.100s\n' "nfsdctl $*:" >>/results/said
-	cat /tmp/err - <<<"$printed" >>/results/said
-	return 1
-}
-
-nothing='^$'
+begin_nfsdctl
 
 # json EXPRESSION: whether it holds of what `nfsdctl stats --json` says: all is a list, and one() an entry of it.
 json()
@@ -46,25 +27,6 @@ json()
 		sys.exit(not eval(sys.argv[1]))
 	END
 }
-
-# conf LINE…: nfs.conf has these in [nfsd]
-conf()
-{
-	printf '%s\n' "[nfsd]" vers4.0=n "$@" >/tmp/nfs.conf
-}
-
-threads()
-{
-	[ "$(cat /proc/fs/nfsd/threads)" = "$1" ]
-}
-
-disk io 512
-mkdir -p /run/rpcbind
-conf threads=8
-mount --bind /tmp/nfs.conf /etc/nfs.conf || exit 1
-exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 "*:$EXPORT" || exit 1
-rpcbind -w && rpc.mountd || exit 1
-echo 10 >/proc/fs/nfsd/nfsv4gracetime
 
 # What was there before, on both kernels
 conf threads=8 grace-time=10
