@@ -180,7 +180,7 @@ OTHERS = {
     r"echo 1 > /sys/kernel/tracing/events/nfsd/nfsd_io_plan/enable": "selftest nfsd/io_modes.sh: nfsd_io_plan",
     r"echo 1 > /sys/kernel/tracing/events/\S+/enable|cat /sys/kernel/tracing/trace": ADMINISTRATOR,
     r"ynl=.*": "selftest nfsd/export_io.sh: pyynl",
-    r"nfsdctl (io-mode|stats).*": "test-all",
+    r"nfsdctl (io-mode|stats|shares).*": "test-all",
     r"\$ynl --do export-io-set .*": "selftest nfsd/export_io.sh: export-io-set",
     r"\$ynl --dump export-io-get": "selftest nfsd/export_io.sh: export-io-get",
     r"\$ynl --do threads-set .*": "selftest nfsd/workers.sh: min-threads",
