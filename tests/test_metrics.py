@@ -44,10 +44,10 @@ def metrics(tmp_path, monkeypatch):
     module = module_of(PROGRAM)
     monkeypatch.setattr(module, "PROC", tmp_path / "proc")
 
-    def nothing(found):
-        raise module.Missing("this kernel has no export-io-get by netlink")
+    def nothing(command, name):
+        raise module.Missing(f"this kernel has no {name} by netlink")
 
-    monkeypatch.setattr(module, "export_io", nothing)
+    monkeypatch.setattr(module, "dumped", nothing)
     return module
 
 
@@ -104,6 +104,7 @@ def test_what_a_kernel_does_not_have_is_said(metrics):
     assert value(found, "nfsd_source_available", source="pool_stats") == 1
     assert "# export_stats is not here: this kernel has no /proc/fs/nfsd/export_stats\n" in text
     assert "# export_io is not here: this kernel has no export-io-get by netlink\n" in text
+    assert "# clients is not here: this kernel has no client-get by netlink\n" in text
     assert "nfsd_export_read_bytes_total" not in text
 
 
@@ -154,6 +155,27 @@ def test_what_netlink_says_of_an_export(metrics):
     assert value(said, "nfsd_export_io_mode_info", **export, op="write", set="direct", now="direct") == 1
 
 
+def test_what_netlink_says_of_a_client(metrics, monkeypatch):
+    attribute, u32, u64 = metrics.attribute, struct.Struct("=I").pack, struct.Struct("=Q").pack
+    numbers = [attribute(3, u32(400)), attribute(4, u32(2)), attribute(5, u32(7)), attribute(6, u64(1_500_000_000))]
+    numbers += [attribute(7, u64(250_000_000)), attribute(8, u64(2**40)), attribute(9, u32(5))]
+    four = [attribute(1, bytes([192, 0, 2, 6])), attribute(2, u64(0xA93CF94E6553F105)), *numbers]
+    six = [attribute(1, bytes.fromhex("20010db8") + bytes(11) + b"\1"), *numbers]
+    entries = {metrics.CLIENT_GET: [entry(metrics, *four), entry(metrics, *six)], metrics.EXPORT_IO_GET: []}
+    monkeypatch.setattr(metrics, "dumped", lambda command, name: entries[command])
+    kernel(metrics, PATCHED)
+    said = read(metrics.collect().text())
+    for of in ({"client": "192.0.2.6", "clientid": "0xa93cf94e6553f105"}, {"client": "2001:db8::1"}):
+        assert value(said, "nfsd_client_weight", **of) == 400
+        assert value(said, "nfsd_client_connections", **of) == 2
+        assert value(said, "nfsd_client_dispatches_total", **of) == 7
+        assert value(said, "nfsd_client_thread_seconds_total", **of) == 1.5
+        assert value(said, "nfsd_client_wait_seconds_total", **of) == 0.25
+        assert value(said, "nfsd_client_received_bytes_total", **of) == 2**40
+        assert value(said, "nfsd_client_sent_bytes_total", **of) == 5
+    assert value(said, "nfsd_source_available", source="clients") == 1
+
+
 def added(path):
     """What the series adds to a file, patch after patch."""
     patches = [patch for topic in topics.series() for patch in topic.patches]
@@ -173,7 +195,10 @@ def test_the_numbers_of_netlink_are_those_of_the_series(metrics):
     for prefix in ("OPS", "FALLBACK"):
         inner = re.findall(rf"^\tNFSD_A_IO_{prefix}_(\w+)(?: = 1)?,$", header, re.M)
         assert [getattr(metrics, f"{prefix}_{name}") for name in inner] == list(range(1, len(inner) + 1)) and inner
+    of_client = re.findall(r"^\tNFSD_A_CLIENT_(\w+)(?: = 1)?,$", header, re.M)
+    assert [getattr(metrics, name) for name in of_client] == list(range(1, len(of_client) + 1)) and of_client
     assert "name: export-io-get" in spec and "NFSD_CMD_EXPORT_IO_GET" in header
+    assert "name: client-get" in spec and "NFSD_CMD_CLIENT_GET" in header
 
 
 def run(*words):

@@ -145,7 +145,7 @@ check "nfsd-metrics has the bytes of the export" metrics /tmp/nfsd.prom \
 case $KERNEL in
 base)
 	check "nfsd-metrics says what the base does not have" metrics /tmp/nfsd.prom \
-		'found["nfsd_source_available", "export_io"] == 0'
+		'found["nfsd_source_available", "export_io"] == 0 == found["nfsd_source_available", "clients"]'
 	check "nfsd-metrics has the waits without tiers" metrics /tmp/nfsd.prom \
 		'list(waits) == ["all"] and 0.015 < waits["all"] < 0.025'
 	;;
@@ -153,6 +153,8 @@ patched)
 	check "nfsd-metrics has the I/O of the export, as it was asked for" metrics /tmp/nfsd.prom \
 		'found["nfsd_export_io_requests_total", "/srv/floor", "dontcache", "read"] > 10000 and
 		 found["nfsd_export_io_mode_info", "/srv/floor", "default", "read", "default"] == 1'
+	check "nfsd-metrics would have clients, if they were counted" metrics /tmp/nfsd.prom \
+		'found["nfsd_source_available", "clients"] == 1'
 	check "nfsd-metrics has the waits by tier" metrics /tmp/nfsd.prom \
 		'waits[max(waits)] > 0.015 > waits["0"]'
 	;;

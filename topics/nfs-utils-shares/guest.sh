@@ -112,6 +112,11 @@ check "JSON has it" json 'mode == "share" and weights == {"192.0.2.7/32": 9, "19
 	"2001:db8::/32": 10000}'
 check "each client has the weight of its longest prefix" \
 	json 'of("192.0.2.6")[0]["weight"] == 400 and of("192.0.2.7")[0]["weight"] == 9'
+"$TOOLS"/nfsd-metrics --output /tmp/nfsd.prom
+six='client="192.0.2.6",clientid="0x[0-9a-f]*"'
+check "nfsd-metrics has the weight" grep -qx "nfsd_client_weight{$six} 400" /tmp/nfsd.prom
+check "nfsd-metrics has the bytes of replies, too" \
+	grep -qx "nfsd_client_sent_bytes_total{$six} 1[67][0-9]\{6\}" /tmp/nfsd.prom
 # shellcheck disable=SC2046
 check "what is printed can be set" says 0 "$nothing" "$nothing" shares $("$ctl" shares | head -n 1)
 check "that changes nothing" set_to share 192.0.2.7/32=9 192.0.2.0/24=400 0.0.0.0/0=1 2001:db8::/32=10000
