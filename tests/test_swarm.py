@@ -4,11 +4,13 @@
 import json
 import pathlib
 import re
+import shutil
 import types
 
 import pytest
 
 from testbed import schema
+from testbed.suites import verdicts
 from testbed.swarm import draw, faults, guests, judge, modes, mutants, paths, promises, report, run, server, shrink
 from testbed.util import Fail, Tally
 
@@ -450,6 +452,29 @@ def test_a_guest_that_fails_is_said_and_the_others_go_on(runner: run.Runner) -> 
     assert sum(bool(why) for why in said) == 1
     assert judge.status(runner.swarm, found) == 1 and judge.status(runner.swarm, {"1": found["1"]}) == 0
     assert "13 has no figures" in report.text(runner.swarm, found)
+
+
+def test_the_gate_runs_a_load_again_when_what_decides_it_has_changed(
+    runner: run.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge, "Guests", lambda wanted, base, kind: run.Runner(wanted, base))
+
+    def checked(*conns: int) -> tuple[int, int]:
+        shutil.rmtree(runner.place, ignore_errors=True)
+        runner.booted.clear()  # type: ignore[attr-defined]
+        tally = Tally()
+        judge.checked(runner.swarm, None, tally, loads(runner, *conns), keep=True)  # type: ignore[arg-type]
+        return len(runner.booted), tally.failed  # type: ignore[attr-defined]
+
+    assert checked(1) == (2, 0) and checked(1) == (0, 0)
+    # What breaks a promise is not kept, nor is a guest that fails.
+    assert checked(1, 40) == (2, 1) and checked(40, 13) == (4, 2) and checked(40, 13) == (4, 2)
+    runner.kernels["patched"].write_text("changed")
+    assert checked(1) == (2, 0) and checked(1) == (0, 0)
+    runner.swarm.path.write_text(runner.swarm.path.read_text() + "# another limit\n")
+    assert checked(1) == (2, 0)
+    monkeypatch.setattr(verdicts.Settings, "fresh", True)
+    assert checked(1) == (2, 0)
 
 
 def test_a_failing_load_is_made_small(runner: run.Runner) -> None:

@@ -11,7 +11,7 @@ from testbed import util
 from testbed.experiments import results
 from testbed.machines import kernel
 from testbed.series import applied, topics, tree
-from testbed.suites import check, selftests, verdicts
+from testbed.suites import check, own, selftests, verdicts
 
 KTAP = "# ok 1 a case\nok 1 selftests: net: {}\n"
 
@@ -248,3 +248,51 @@ def test_figures_that_differ_are_a_failure_each_time(readme):
     assert readme(failed=True) == 2 and readme(failed=True) == 2
     readme.one.recorded.write_text("2")
     assert readme() == 2 and readme() == 0
+
+
+@pytest.fixture
+def own_tests(tmp_path, monkeypatch):
+    """tests() of a checkout with one file; gives how often pytest ran. `found` is what it says."""
+    top = tmp_path / "checkout"
+    util.run("git", "init", "-q", top)
+    (top / "a.py").write_text("1\n")
+    (top / ".gitignore").write_text("build\n")
+    monkeypatch.setattr(verdicts, "ROOT", top)
+    ran = []
+
+    def pytest_():
+        ran.append(1)
+        return dict(tests.found), int(any(tests.found.values()) or not tests.found)
+
+    monkeypatch.setattr(own, "pytest", pytest_)
+
+    def tests():
+        ran.clear()
+        tally = util.Tally()
+        own.tests(tally)
+        return len(ran), tally.passed, tally.failed
+
+    tests.found, tests.top = {"a": "", "b": ""}, top
+    return tests
+
+
+def test_the_testbeds_own_tests_run_again_after_any_change(own_tests):
+    assert own_tests() == (1, 2, 0) and own_tests() == (0, 2, 0)
+    (own_tests.top / "build").mkdir()
+    (own_tests.top / "build/log").write_text("what git ignores")
+    assert own_tests() == (0, 2, 0)
+    (own_tests.top / "new.py").write_text("not added yet")
+    assert own_tests() == (1, 2, 0)
+    (own_tests.top / "a.py").chmod(0o755)
+    assert own_tests() == (1, 2, 0) and own_tests() == (0, 2, 0)
+    (own_tests.top / "a.py").unlink()
+    assert own_tests() == (1, 2, 0)
+
+
+def test_own_tests_that_fail_or_do_not_run_are_asked_for_again(own_tests):
+    own_tests.found = {"a": "", "b": "wrong"}
+    assert own_tests() == (1, 1, 1) and own_tests() == (1, 1, 1)
+    own_tests.found = {}
+    assert own_tests() == (1, 0, 1)
+    own_tests.found = {"a": ""}
+    assert own_tests() == (1, 1, 0) and own_tests() == (0, 1, 0)

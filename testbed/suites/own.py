@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The testbed's own Python: ruff and mypy, as pyproject.toml sets them up, and pytest over tests/."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 from .. import host
 from ..util import BUILD, ROOT, TOOLS, Tally, cache, read_junit, run, say
+from . import verdicts
 
 # Debian 12 has no ruff: this one comes from wherever the machine's pip finds packages, once.
 RUFF = "0.17.6"
@@ -34,13 +36,27 @@ def lint(tally: Tally) -> None:
 
 
 def tests(tally: Tally) -> None:
-    """pytest over tests/, on all CPUs."""
+    """pytest over tests/, on all CPUs; not again while every file of the checkout is as it was when all passed."""
     say("the testbed's own tests")
-    kept = BUILD / "pytest.xml"
-    kept.unlink(missing_ok=True)
+    key = ("pytest", verdicts.checkout())
+    if path := verdicts.kept(key):
+        say("all passed with every file as it is")
+        return tally.add("pytest", json.loads(path.read_text()))
+    found, status = pytest()
+    tally.add("pytest", found)
+    if not found or status and not any(found.values()):
+        tally.that("the testbed's own tests", f"pytest ended with status {status}")
+    elif not status:
+        verdicts.keep(key, found)
+
+
+def pytest() -> tuple[dict[str, str], int]:
+    """{test: problem, "" for none}, and the status of pytest."""
+    report = BUILD / "pytest.xml"
+    report.unlink(missing_ok=True)
     workers = f"-n{len(os.sched_getaffinity(0))}"
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", workers, "-p", "no:cacheprovider", f"--junitxml={kept}", "tests"],
+        [sys.executable, "-m", "pytest", "-q", workers, "-p", "no:cacheprovider", f"--junitxml={report}", "tests"],
         cwd=ROOT,
         text=True,
         stdout=subprocess.PIPE,
@@ -48,7 +64,4 @@ def tests(tally: Tally) -> None:
         stdin=subprocess.DEVNULL,
     )
     print(done.stdout, flush=True)
-    found = read_junit(kept) if kept.is_file() else {}
-    tally.add("pytest", found)
-    if not found or done.returncode and not any(found.values()):
-        tally.that("the testbed's own tests", f"pytest ended with status {done.returncode}")
+    return read_junit(report) if report.is_file() else {}, done.returncode

@@ -6,11 +6,13 @@ to be well is kept, so a failure is looked at each time.
 """
 
 import json
+import os
 import pathlib
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..util import Fail, cache, digest, whole
+from ..util import ROOT, Fail, cache, digest, run, whole
 
 T = TypeVar("T")
 Key = str | pathlib.Path
@@ -35,6 +37,20 @@ def kept(key: tuple[Key, ...]) -> pathlib.Path | None:
 def keep(key: tuple[Key, ...], value: object = None) -> None:
     with whole(place(key)) as part:
         part.write_text(json.dumps(value))
+
+
+def checkout() -> str:
+    """A key of every file of the checkout that git does not ignore, of Python and of the machine's packages.
+
+    It is for what may read any of them: that need not be asked for again if nothing at all has changed.
+    """
+    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).stdout.split("\0")
+    paths = [path for name in sorted(set(names)) if (path := ROOT / name).is_file()]
+    parts: list[Key] = [sys.version]
+    for path in paths:
+        parts += [f"{path.relative_to(ROOT)} {os.access(path, os.X_OK)}", path]
+    packages = pathlib.Path("/var/lib/dpkg/status")
+    return digest(*parts, *([packages] if packages.is_file() else []))
 
 
 def once(function: Callable[[], object], *key: Key) -> None:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
 
+import pathlib
 from collections.abc import Sequence
 
 from ..experiments import origin
 from ..series import base as bases
 from ..series.base import Base
+from ..suites import verdicts
 from ..util import Fail, Tally, say
 from . import mutants, promises, report, shrink
 from .draw import Load
@@ -111,27 +113,52 @@ def again(wanted: Swarm, seed: str, keep: str, kind: str = "") -> int:
     return 1 if "failed" in found[name] or failing(judged) else 0
 
 
-def checked(wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load], kind: str = "") -> None:
-    """Each load is a check: it keeps its promises, unless it is known not to, and then it must not."""
+def checked(
+    wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load], kind: str = "", keep: bool = False
+) -> None:
+    """Each load is a check: it keeps its promises, unless it is known not to, and then it must not.
+
+    keep: a load that came out as it should is not run again while all that decides its figures is the same.
+    """
     if not loads:
         return
+    runner = Guests(wanted, base, kind=kind)
+    keys = {name: decided_by(runner, load) for name, load in loads.items()} if keep else {}
 
     def line_of(name: str, every: list[Verdict], why: str) -> None:
         broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in failing(every)]
-        what = f"swarm of {wanted.topic.name}: {'the load of seed ' if name.isdigit() else 'the case '}{name}"
+        problem = why or "\n".join(broken)
         if name in wanted.known and not why:
             problem = "" if broken else f"it is known to fail ({wanted.known[name]}): take it out of `known`"
-            return tally.that(f"{what} still breaks a promise, as is known", problem)
-        tally.that(f"{what} keeps its promises", why or "\n".join(broken))
+        tally.that(said(wanted, name), problem)
+        if keep and not problem:
+            verdicts.keep(keys[name])
 
-    report.collected(Guests(wanted, base, kind=kind), loads, line_of)
+    again = {name: load for name, load in loads.items() if not (keep and verdicts.kept(keys[name]))}
+    for name in loads.keys() - again.keys():
+        tally.that(said(wanted, name), "")
+    report.collected(runner, again, line_of)
+
+
+def said(wanted: Swarm, name: str) -> str:
+    """What is checked of a load."""
+    what = f"swarm of {wanted.topic.name}: {'the load of seed ' if name.isdigit() else 'the case '}{name}"
+    return f"{what} {'still breaks a promise, as is known' if name in wanted.known else 'keeps its promises'}"
+
+
+def decided_by(runner: Guests, load: Load) -> tuple[verdicts.Key, ...]:
+    """The key of what decides the figures of a load, and what is thought of them."""
+    sides = [part for side in runner.kernels for part in (runner.keys[runner.kernels[side]], runner.script(side, load))]
+    rooms = ("swarm", "machines")
+    code = sorted(path for room in rooms for path in (pathlib.Path(__file__).parents[1] / room).glob("*.py"))
+    return ("swarm", *sides, runner.swarm.path, *code)
 
 
 def gate(base: Base, tally: Tally) -> None:
     """Two fixed seeds of each topic that has a swarm.toml."""
     tally.suite = "swarm"
     for wanted in promises.every():
-        checked(wanted, base, tally, {str(seed): wanted.load(str(seed)) for seed in wanted.data["gate"]})
+        checked(wanted, base, tally, {str(seed): wanted.load(str(seed)) for seed in wanted.data["gate"]}, keep=True)
 
 
 def every(base: Base, tally: Tally, many: int = 50) -> None:
