@@ -504,6 +504,12 @@ def test_what_prepares_a_guest_may_use_the_selftests(write):
     assert ". /host/place/nfsd/lib.sh; a() { b; }\n" in script
 
 
+def test_what_prepares_a_guest_may_go_through_the_sweep(write):
+    prepare = 'prepare = "for depth in {depth}; do a ${depth}; done"\nscript = '
+    script = guest.script(write(GUEST.replace("script = ", prepare)), "/place")
+    assert script.startswith("#!/bin/bash\nfor depth in 1 2; do a ${depth}; done\n(\n")
+
+
 def test_work_is_done_alone_before_the_background_begins(write):
     script = work.script(write(WORK), "/s")
     assert script.index("piece v3-nothing-find-1") < script.index("fio &") < script.index("piece v3-bulk-find-0")

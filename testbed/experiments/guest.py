@@ -55,7 +55,8 @@ GRID = schema.table(
     names=schema.mapping(schema.STRING),
 )
 OPTIONAL: dict[str, schema.Schema] = {"bars": BARS, "grid": GRID, "sweep": sweep.SWEEP}
-# In the script {name} is the value at the point, {point} what the point's file is called; other braces are the shell's.
+# In the script {name} is the value at the point, {point} what the point's file is called; in what comes before the
+# points {name} is all values. Other braces are the shell's.
 BRACES = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -92,16 +93,17 @@ def points(experiment: Experiment) -> list[Point]:
 
 def script(experiment: Experiment, selftests: str) -> str:
     about = experiment.data["guest"]
-    prepare = about.get("prepare", "").replace("{selftests}", selftests).rstrip()
+    every = {name: " ".join(map(str, values)) for name, values in experiment.data.get("sweep", {}).items()}
+    prepare = filled(about.get("prepare", ""), {**every, "selftests": selftests})
     lines = ["#!/bin/bash", *([prepare] if prepare else [])]
     for point in points(experiment):
         values = {**{name: str(value) for name, value in point.items()}, "point": sweep.label(point)}
-        lines += [
-            "(",
-            BRACES.sub(lambda found: values.get(found[1], found[0]), about["script"]).rstrip(),
-            ") || exit 1",
-        ]
+        lines += ["(", filled(about["script"], values), ") || exit 1"]
     return "\n".join(lines) + "\n"
+
+
+def filled(text: str, values: dict[str, str]) -> str:
+    return BRACES.sub(lambda found: values.get(found[1], found[0]), text).rstrip()
 
 
 def leaves(experiment: Experiment, point: Point) -> list[str]:
