@@ -372,6 +372,36 @@ def test_a_promise_is_of_its_classes_and_has_a_limit(tmp_path: pathlib.Path) -> 
     assert [one.promise.name for one in short] == ["no later"]
 
 
+def test_of_a_promise_with_a_share_some_groups_may_be_beyond_the_limit(tmp_path: pathlib.Path) -> None:
+    text = TOML.replace('name = "no later"', 'name = "mostly"\nshare = 0.5') + CASE
+    found, known = swarm(tmp_path, text), swarm(tmp_path, text.replace("[sides]", "[known]\nmostly = 'why'\n[sides]"))
+    ran = {seed: {"base": figures(100, 10), "patched": figures(100 + 30 * seed, 10)} for seed in range(3)}
+    loads = {str(seed): {"load": found.load("small"), "ran": one} for seed, one in ran.items()}
+    assert not any(run.failing(every) for every in report.verdicts(found, loads).values())
+    assert report.short(found, loads) == {"mostly": "mostly: 1 of 3 groups are within ≤ 1.1 base + own, of 50%"}
+    assert (judge.status(found, loads), judge.status(known, loads)) == (1, 0)
+    del loads["2"]
+    assert report.short(found, loads) == {} and judge.status(found, loads) == 0
+
+
+def test_the_first_seeds_have_to_have_the_share_or_are_known_not_to(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = TOML.replace('name = "no later"', 'name = "mostly"\nshare = 0.5') + CASE
+    failed = []
+    for added in ("", "[known]\nmostly = 'why'\n"):
+        found = swarm(tmp_path, text.replace("[sides]", f"{added}[sides]"))
+        for p50 in (100, 130):
+            ran = {"base": figures(100, 10), "patched": figures(p50, 10)}
+            loads = {"1": {"load": found.load("small"), "ran": ran}}
+            monkeypatch.setattr(promises, "every", lambda: [found])
+            monkeypatch.setattr(judge, "checked", lambda *_: loads)
+            tally = Tally()
+            judge.every(None, tally, 1)  # type: ignore[arg-type]
+            failed.append(tally.failed)
+    assert failed == [0, 1, 1, 0]
+
+
 def test_a_promise_may_be_held_against_the_best_a_figure_or_a_number(tmp_path: pathlib.Path) -> None:
     three = TOML.replace('patched = "patched"', 'other = "base"\npatched = "patched"')
     for than, limit in (('than = "best"', 1.1 * 50 + 10), ('than = "own"', 1.1 * 10 + 10), ("", 1.1 + 10)):

@@ -36,6 +36,7 @@ PROMISE = schema.table(
     least=NUMBER,
     plus=LIST,
     samples=schema.COUNT,
+    share={"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
 )
 SEEDS: schema.Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}, "uniqueItems": True}
 CASE: schema.Schema = {
@@ -61,7 +62,7 @@ MAY: dict[str, schema.Schema] = {
     "kernels_of": schema.STRING,
     "limit": schema.COUNT,
     "cases": {"type": "array", "items": CASE},
-    # {seed or case: why it fails today}
+    # {seed, case or promise with a share: why it fails today}
     "known": schema.mapping(schema.STRING),
     # {fault that the topic's swarm/put-back.patch puts back: what has fixed it}
     "put_back": schema.mapping(schema.STRING),
@@ -83,11 +84,14 @@ class Promise:
     plus: tuple[str, ...] = ()
     # Of fewer than so many nothing is said.
     samples: int = 1
+    # Which part of all groups has to be within the limit, if not each of them: no load breaks it alone.
+    share: float | None = None
 
     @property
     def limit(self) -> str:
         sign, number = ("≤", self.most) if self.most is not None else ("≥", self.least)
-        return f"{sign} {number:g}" + (f" {self.than}" if self.than else "") + "".join(f" + {one}" for one in self.plus)
+        text = f"{sign} {number:g}" + (f" {self.than}" if self.than else "") + "".join(f" + {one}" for one in self.plus)
+        return text + (f", of {self.share:.0%}" if self.share else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +107,12 @@ class Verdict:
     off: float
 
     @property
-    def kept(self) -> bool:
+    def within(self) -> bool:
         return self.off <= 1
+
+    @property
+    def kept(self) -> bool:
+        return self.within or self.promise.share is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,6 +223,7 @@ def read(topic: Topic, path: pathlib.Path) -> Swarm:
             one.get("least"),
             tuple(one.get("plus", ())),
             one.get("samples", 1),
+            one.get("share"),
         )
         check_promise(promise, world, sides, f"{where}: promises.[{number}]")
         if promise.name in [other.name for other in promises]:
@@ -262,8 +271,9 @@ def check_cases(found: Swarm, where: str) -> None:
             found.world.check(load)
         except Fail as fail:
             raise Fail(f"{where}: the case {name}: {str(fail).removeprefix(where + ': ')}") from fail
+    shared = [promise.name for promise in found.promises if promise.share]
     for name in found.known:
-        if not name.isdigit() and name not in names:
+        if not name.isdigit() and name not in [*names, *shared]:
             raise Fail(f"{where}: known: {name} is no seed, and no case{schema.meant(name, names)}")
 
 

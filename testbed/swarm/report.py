@@ -42,14 +42,25 @@ def distribution(swarm: Swarm, judged: dict[str, list[Verdict]]) -> Table:
         every = [one for found in judged.values() for one in found if one.promise == promise]
         ratios = sorted(one.value / one.reference for one in every if one.reference)
         at = [f"{ratios[min(int(part * len(ratios)), len(ratios) - 1)]:.3g}" if ratios else "" for part in PARTS]
-        broken = sum(not one.kept for one in every)
-        loads = sum(any(one.promise == promise and not one.kept for one in found) for found in judged.values())
+        broken = sum(not one.within for one in every)
+        loads = sum(any(one.promise == promise and not one.within for one in found) for found in judged.values())
         rows.append([promise.name, f"{promise.figure} {promise.limit}", len(every), broken, loads, *at])
     head = ["promise", "limit", "groups", "broken", "loads", "least", "10 %", "median", "90 %", "most"]
     return Table(head, rows, "What it came to, over what it is held against", (0, 1))
 
 
 PARTS = (0, 0.1, 0.5, 0.9, 1)
+
+
+def short(swarm: Swarm, found: Found) -> dict[str, str]:
+    """{promise: a line} of those of which a share of all groups of the seeds would do, and is not there."""
+    every = [one for of_load in verdicts(swarm, split(swarm, found)[0]).values() for one in of_load]
+    lines = {}
+    for promise in swarm.promises:
+        of_it = [one.within for one in every if one.promise == promise]
+        if promise.share and of_it and sum(of_it) < promise.share * len(of_it):
+            lines[promise.name] = f"{promise.name}: {sum(of_it)} of {len(of_it)} groups are within {promise.limit}"
+    return lines
 
 
 def worst(swarm: Swarm, found: Found, judged: dict[str, list[Verdict]], most: int = WORST) -> Table:
@@ -127,7 +138,7 @@ def text(swarm: Swarm, found: Found) -> str:
     failed = [f"{name} has no figures: {one['failed']}" for name, one in found.items() if "failed" in one]
     for table in shown(swarm, found):
         parts += [table.caption + ":", tables.markdown(table)]
-    return "\n\n".join([*parts, *failed])
+    return "\n\n".join([*parts, *short(swarm, found).values(), *failed])
 
 
 def span(seeds: Found) -> str:
