@@ -178,6 +178,9 @@ def grid(found: Grid) -> Any:
             one.yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
             one.set_xticks(places, found.ticks, rotation=60, fontsize=7)
             one.spines[["top", "right"]].set_visible(False)
+        low, high = row[0].get_ylim()
+        if high < 10 * low:  # there may be one power of ten on the axis, or none
+            row[0].yaxis.set_minor_formatter(matplotlib.ticker.FuncFormatter(plain))
     for one, column in zip(axes[0], columns):
         one.set_title(column, fontsize=9)
     axes[0][-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
