@@ -3,7 +3,7 @@
 
 # Debian's own Python: the testbed's libraries are Debian packages.
 PYTHON ?= /usr/bin/python3
-COMMANDS := help setup tree export series post dkms deb check-exported check kernels demo bench record swarm results figures \
+COMMANDS := help setup tree export series post dkms deb check-exported check kernels demo bench record swarm coverage results figures \
 	test test-all kunit shell gdb litmus mutants conformance clean
 
 # Every variable of the command line, as 'NAME=value'. One that the command does not know is refused.

@@ -22,7 +22,7 @@ from .report import figures as quoted
 from .schema import meant
 from .series import base, post, topics, tree
 from .suites import check, conformance, kunit, litmus, mutants, userland
-from .swarm import judge
+from .swarm import coverage, judge
 from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, say
 
 # {variable in lower case: its value}
@@ -275,6 +275,21 @@ def swarm(args: Arguments) -> int:
     """run loads that are drawn at random, and judge each by what a topic promises"""
     first = getattr(args, "from")
     return judge.swarm(args.t, args.seeds, first, args.seed, args.keep, args.record, args.kind, args.mutants)
+
+
+@command(
+    Variable("T", "the topic whose swarm.toml says what is drawn, and coverage.toml why nothing reaches a function"),
+    Variable("SEEDS", f"how many loads; {coverage.MANY} without it"),
+    Variable("FROM", "the seed of the first one; 1 without it"),
+    Variable("RECORD", "1: keep the report in topics/", FLAG, False),
+    KSRC,
+    name="coverage",
+    example="T={topic} SEEDS=20",
+    place="coverage",
+)
+def count_lines(args: Arguments) -> int:
+    """say which lines of the topics' code tests and random loads execute, and what nothing reaches"""
+    return coverage.coverage(args.t, args.seeds, getattr(args, "from"), args.record)
 
 
 @command(*EXPERIMENTS, LTS, name="results", example="T={topic}")

@@ -18,7 +18,7 @@ from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
-from .kinds import CONFIGS, KINDS, SUITES, Kind
+from .kinds import CONFIGS, COUNTS, KINDS, SUITES, Kind
 
 # Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
 CCACHE = "/usr/lib/ccache"
@@ -30,11 +30,19 @@ class Flavour:
 
     kind: Kind
     configs: tuple[pathlib.Path, ...]
+    # Objects whose lines are counted, as patterns of make's: a path without its suffix.
+    counted: tuple[str, ...] = ()
 
     @property
     def image(self) -> str:
         """What an executable of this flavour is called in build/NAME/."""
         return "linux" if self.kind.name == "sim" else f"linux-{self.kind.name}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What make is told beyond what every kernel of the kind is. Kbuild asks it of each object."""
+        wanted = f"GCOV_PROFILE=$(if $(filter {' '.join(self.counted)},$(obj)/$(target-stem)),y)"
+        return (wanted,) if self.counted else ()
 
     @property
     def fragments(self) -> list[pathlib.Path]:
@@ -58,7 +66,9 @@ class Flavour:
 
 def flavour(kind: str = "sim", topics: Iterable[Topic] | None = None) -> Flavour:
     """A kind's kernel with the options of topics: of all, unless some are named."""
-    return Flavour(KINDS[kind], tuple(path for topic in topics or store.series() for path in topic.configs))
+    found = list(topics or store.series())
+    counted = [path for topic in found for path in topic.counted] if COUNTS in KINDS[kind].fragments else []
+    return Flavour(KINDS[kind], tuple(path for topic in found for path in topic.configs), tuple(dict.fromkeys(counted)))
 
 
 def suites(topics: Iterable[Topic] | None = None) -> list[str]:
@@ -271,7 +281,7 @@ def kernels(
 
 def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
     """Where the cache has the kernel of a commit, once it is built."""
-    key = digest(applied.code(base, commit), compiler(), *what.fragments, what.suites(base, commit))
+    key = digest(applied.code(base, commit), compiler(), *what.fragments, what.suites(base, commit), *what.counted)
     return cache() / "kernels" / f"{what.kind.name}-{key}"
 
 
@@ -306,10 +316,18 @@ def build(base: Base, commit: str, what: Flavour, name: str, place: pathlib.Path
     say(f"building the {name} kernel ({kind.name}); what make says goes to {log}")
     with building(out):
         configure(base, commit, out, what)
-        count = make(base.repo, out, kind, f"{name} kernel", log)
+        count = make(base.repo, out, kind, f"{name} kernel", log, *what.words)
     say(f"{name} kernel: {count} objects in {time.monotonic() - began:.0f} s")
+    if what.counted:
+        with whole(notes(place)) as part:
+            run("rsync", "-rm", "--include=*/", "--include=*.gcno", "--exclude=*", f"{out}/", part)
     with whole(place) as part:
         shutil.copy2(out / kind.image, part)
+
+
+def notes(image: pathlib.Path) -> pathlib.Path:
+    """The directory of what says which lines a kept kernel's counters are of."""
+    return image.with_name(f"{image.name}.gcno")
 
 
 def compile(

@@ -10,6 +10,8 @@ from ..util import Fail
 CONFIGS = pathlib.Path(__file__).with_name("configs")
 # The fragment that has the suites of KUnit that the topics bring: the kernel of a commit has those that are there.
 SUITES = "suites"
+# The one that counts lines: those of the objects that the topics name.
+COUNTS = "coverage"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +79,12 @@ EVERY = (
         "simulated time, with KASAN, UBSAN, lockdep and kmemleak",
         ("base", "topics", "uml", "debug", SUITES),
         limit=7200,
+        kernels=("patched",),
+    ),
+    Kind(
+        "coverage",
+        "simulated time, with a count of how often each line is executed",
+        ("base", "topics", "uml", COUNTS, SUITES),
         kernels=("patched",),
     ),
     Kind(

@@ -47,6 +47,7 @@ TOML = schema.table(
     modes=schema.mapping(schema.STRING),
     shell=schema.STRING,
     kunit=schema.STRINGS,
+    counted=schema.STRINGS,
     links=schema.mapping({"type": "string", "pattern": "^[ymn]+$"}),
     readme=schema.STRINGS,
     quotes=schema.STRINGS,
@@ -87,6 +88,8 @@ class Topic:
     shell: str
     # Paths in the kernel of .kunitconfig files.
     kunit: tuple[str, ...]
+    # Its code, as paths of objects without their suffix, with % for what may stand there: `make coverage` counts lines.
+    counted: tuple[str, ...]
     # {option: the values it may have}: in every combination, what these files ask for has to link.
     links: dict[str, str]
     # Experiments whose picture and table the README shows.
@@ -293,10 +296,8 @@ def load(home: pathlib.Path, checked: bool = True) -> Topic:
     config = home / data["config"] if "config" in data else None
     if config and not config.is_file():
         raise Fail(f"{schema.shown(path)}: config: there is no {schema.shown(config)}")
-    several = {
-        key: tuple(data.get(key, ()))
-        for key in ("lists", "maintainers", "depends_on", "selftests", "packages", "kunit", "readme", "quotes", "older")
-    }
+    strings = [key for key, of in TOML["properties"].items() if of == schema.STRINGS]
+    several = {key: tuple(data.get(key, ())) for key in strings}
     return Topic(
         home.name,
         home,
