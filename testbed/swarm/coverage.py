@@ -101,7 +101,7 @@ def coverage(topic: str, seeds: str, first: str, record: bool) -> int:
         [
             "# Lines that tests and random loads execute",
             f"On {base.name}, KIND=coverage: {said(every)}.",
-            "What is not compiled there is not counted: " + ", ".join(not_built) + ".",
+            "Not counted, for it is not compiled there or has code in headers only: " + ", ".join(not_built) + ".",
             by_file(tests, loads),
             unreached(tests, loads, functions, why),
         ]
