@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Topics of a base that is no kernel: they have a tree of their own, and neither base's patches get into the other."""
 
+import dataclasses
 import re
 import stat
 import subprocess
@@ -169,6 +170,8 @@ def test_each_patch_is_built_and_a_new_warning_fails(stats, builder, capsys):
 def test_a_guest_gets_the_patched_program(stats, builder, monkeypatch):
     monkeypatch.delenv("BASE")
     monkeypatch.setattr(base, "from_package", lambda wanted: stats)
+    ctl = dataclasses.replace(base.PROJECTS["nfs-utils"], programs=("nfsdctl",))
+    monkeypatch.setitem(base.PROJECTS, "nfs-utils", ctl)
     made = userland.programs("nfs-utils")
     assert subprocess.run([made / "nfsdctl"]).returncode == 1
     assert userland.programs("nfs-utils") == made

@@ -187,7 +187,7 @@ PROJECTS = {
             "missing",
             "test-driver",
         ),
-        programs=("nfsdctl",),
+        programs=("nfsdctl", "exportfs", "mountd"),
         prefix="nfs-utils",
     )
 }

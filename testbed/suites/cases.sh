@@ -29,10 +29,13 @@ disk()
 # shellcheck disable=SC2034 # it is for those who source this
 nothing='^$'
 
-# begin_nfsdctl: nfsdctl with the patches is where any user may run it; there is an export, and no server yet
+# begin_nfsdctl: nfsdctl with the patches is where any user may run it, exportfs and rpc.mountd are those with the patches;
+# there is an export, and no server yet
 begin_nfsdctl()
 {
-	cp "$PROGRAMS/nfsdctl" /tmp || exit 1
+	mkdir /tmp/bin && cp "$PROGRAMS/nfsdctl" /tmp && cp "$PROGRAMS/exportfs" /tmp/bin/ &&
+		cp "$PROGRAMS/mountd" /tmp/bin/rpc.mountd || exit 1
+	PATH=/tmp/bin:$PATH
 	ctl=/tmp/nfsdctl
 	as=()
 	disk io 512
@@ -50,7 +53,7 @@ conf()
 	printf '%s\n' "[nfsd]" vers4.0=n "$@" >/tmp/nfs.conf
 }
 
-# says STATUS OUT ERR ARGUMENT…: nfsdctl ends with the status; what it prints matches the two patterns, and what is on
+# says STATUS OUT ERR ARGUMENT…: nfsdctl, or what $ctl is, ends with the status; what it prints matches the two patterns, and what is on
 # stderr is at most one line. Where it is not so, /results/said has what it printed. $as is who runs it.
 says()
 {
@@ -59,7 +62,7 @@ says()
 	shift 3
 	printed=$("${as[@]}" "$ctl" "$@" 2>/tmp/err)
 	[ $? -eq "$status" ] && told=$(</tmp/err) && [[ $printed =~ $out && $told =~ $err && $told != *$'\n'* ]] && return
-	printf '%.100s\n' "nfsdctl $*:" >>/results/said
+	printf '%.100s\n' "${ctl##*/} $*:" >>/results/said
 	cat /tmp/err - <<<"$printed" >>/results/said
 	return 1
 }

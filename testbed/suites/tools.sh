@@ -151,8 +151,8 @@ base)
 	;;
 patched)
 	check "nfsd-metrics has the I/O of the export, as it was asked for" metrics /tmp/nfsd.prom \
-		'found["nfsd_export_io_requests_total", "/srv/floor", "dontcache", "read"] > 10000 and
-		 found["nfsd_export_io_mode_info", "/srv/floor", "default", "read", "default"] == 1'
+		'found["nfsd_export_io_requests_total", "*", "/srv/floor", "dontcache", "read"] > 10000 and
+		 found["nfsd_export_io_mode_info", "*", "/srv/floor", "default", "read"] == 1'
 	check "nfsd-metrics would have clients, if they were counted" metrics /tmp/nfsd.prom \
 		'found["nfsd_source_available", "clients"] == 1'
 	check "nfsd-metrics has the waits by tier" metrics /tmp/nfsd.prom \

@@ -86,7 +86,7 @@ def programs(of: str) -> pathlib.Path:
     base = bases.from_package(wanted)
     with lock("source"):
         commit = applied.commits(base, of)["patched"]
-        made = cache() / "programs" / digest(of, base.key, applied.content(base, commit), CODE)
+        made = cache() / "programs" / digest(of, base.key, applied.content(base, commit), *wanted.programs, CODE)
         if not made.is_dir():
             place = workplace(of, base)
             copy(base, commit, place)
