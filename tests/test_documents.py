@@ -91,6 +91,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
     known = {
         "topic.toml",
         "figures.toml",
+        "coverage.toml",
         "swarm.toml",
         "swarm",
         "changelog.md",
