@@ -83,7 +83,7 @@ def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
     "words, said",
     [
         (["test", "KIND=arm"], "KIND=arm: not one of sim, debug, x86, debian, deb"),
-        (["shell", "KIND=x68"], "KIND=x68: not one of sim, smp, debug, x86 (meant: x86?)"),
+        (["shell", "KIND=x68"], "KIND=x68: not one of sim, smp, debug, coverage, x86 (meant: x86?)"),
         (["shell", "KERNEL=mine"], "KERNEL=mine: not one of base, patched"),
         (["test", "NOISE=0"], "NOISE=0: not one of 1, 2"),
         (["test", "T="], "T=: has no value; leave T= out, or say a topic's KUnit and selftests"),
@@ -154,7 +154,7 @@ def test_a_shell_needs_a_terminal(tested, monkeypatch):
 
 
 def test_gdb_is_for_user_mode_linux(tested):
-    with pytest.raises(Fail, match="KIND=x86 is not: sim, smp, debug are"):
+    with pytest.raises(Fail, match="KIND=x86 is not: sim, smp, debug, coverage are"):
         shell.gdb(tested, kind="x86")
     assert shell.gdb_line(pathlib.Path("/linux"), ["linux", "mem=1G"])[-3:] == ["--args", "/linux", "mem=1G"]
 
