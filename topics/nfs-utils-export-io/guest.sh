@@ -128,7 +128,7 @@ mounted localhost
 check "stats has the export, in its modes" \
 	says 0 "^$EXPORT"$'\t\\*\n  read: mode direct\n.*  write: mode dontcache' "$nothing" stats
 check "so has the kernel's cache" has "$EXPORT" '*' direct:dontcache
-check "stats --json has them" json '(one("/srv/io")["read"], one("/srv/io")["write"]) == ("direct", "dontcache")'
+check "stats --json has the modes" json '(one("/srv/io")["read"], one("/srv/io")["write"]) == ("direct", "dontcache")'
 reads
 check "stats has the READs, and their bytes" \
 	says 0 $'  read: mode direct\n    direct                 16 requests          8388608 bytes\n' "$nothing" stats
