@@ -258,10 +258,13 @@ def record(args: Arguments) -> None:
         documents.record(done)
 
 
+FROM = Variable("FROM", "the seed of the first one; 1 without it")
+
+
 @command(
     Variable("T", "the topic whose swarm.toml it is"),
     Variable("SEEDS", f"how many loads; {judge.MANY} without it"),
-    Variable("FROM", "the seed of the first one; 1 without it"),
+    FROM,
     Variable("SEED", "this load alone, or this case, with the trace"),
     Variable("KEEP", "make it small, and keep it as a case of this name"),
     Variable("RECORD", "1: keep what came of all in topics/", FLAG, False),
@@ -280,7 +283,7 @@ def swarm(args: Arguments) -> int:
 @command(
     Variable("T", "the topic whose swarm.toml says what is drawn, and coverage.toml why nothing reaches a function"),
     Variable("SEEDS", f"how many loads; {coverage.MANY} without it"),
-    Variable("FROM", "the seed of the first one; 1 without it"),
+    FROM,
     Variable("RECORD", "1: keep the report in topics/", FLAG, False),
     KSRC,
     name="coverage",

@@ -10,7 +10,7 @@ from ..machines import guest
 from ..series import base as bases
 from ..series import topics
 from ..series.base import Base
-from ..suites.verdicts import Key, once
+from ..suites.verdicts import Key, code, once
 from ..util import BUILD, Fail, Tally, lock, say
 from . import experiment as experiments
 from . import origin, run
@@ -116,10 +116,15 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     """The key of what decides the bytes of an exact result, and whether they are those recorded."""
     packages = guest.root(experiment.packages) / "var/lib/dpkg/status"
     images = run.kernels(base, experiment)
-    parts = pathlib.Path(__file__).parents[1]
-    code = sorted(path for room in ("experiments", "machines") for path in (parts / room).rglob("*.py"))
     tests = run.selftests(base, experiment)
-    return (experiment.content, tests, packages, *images.values(), *code, experiment.recorded)
+    return (
+        experiment.content,
+        tests,
+        packages,
+        *images.values(),
+        *code("experiments", "machines"),
+        experiment.recorded,
+    )
 
 
 def repeats(experiment: Experiment, base: Base) -> None:

@@ -53,8 +53,8 @@ conf()
 	printf '%s\n' "[nfsd]" vers4.0=n "$@" >/tmp/nfs.conf
 }
 
-# says STATUS OUT ERR ARGUMENT…: nfsdctl, or what $ctl is, ends with the status; what it prints matches the two patterns, and what is on
-# stderr is at most one line. Where it is not so, /results/said has what it printed. $as is who runs it.
+# says STATUS OUT ERR ARGUMENT…: nfsdctl, or what $ctl is, ends with the status; what it prints matches the two patterns,
+# and what is on stderr is at most one line. Where it is not so, /results/said has what it printed. $as is who runs it.
 says()
 {
 	local status=$1 out=$2 err=$3 printed told

@@ -39,6 +39,11 @@ def keep(key: tuple[Key, ...], value: object = None) -> None:
         part.write_text(json.dumps(value))
 
 
+def code(*rooms: str) -> list[pathlib.Path]:
+    """The modules of rooms of the testbed, for what all of them decide."""
+    return sorted(path for room in rooms for path in (pathlib.Path(__file__).parents[1] / room).rglob("*.py"))
+
+
 def checkout() -> str:
     """A key of every file of the checkout that git does not ignore, of Python and of the machine's packages.
 

@@ -29,9 +29,9 @@ from ..series import topics as store
 from ..series.base import Base, git
 from ..suites import selftests
 from ..suites.verdicts import Key
-from ..util import BUILD, Fail, digest, run, say
+from ..util import BUILD, Fail, digest, remove, run, say
 from . import promises
-from .judge import number
+from .judge import chosen
 from .promises import Swarm
 from .run import PLAIN, is_tool
 
@@ -82,12 +82,12 @@ class Boot:
 def coverage(topic: str, seeds: str, first: str, record: bool) -> int:
     """Boot what has not been booted, and say what is reached; returns the exit status."""
     wanted = promises.find(topic)
-    begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(MANY), 1)
+    drawn = chosen(seeds, first, MANY)
     why = reasons(wanted.topic.home / "coverage.toml")
     base, what = bases.find(), kernel.flavour(COUNTS)
     image = kernel.kernels(base, what, only=("patched",))["patched"].resolve()
     root = guest.root(store.guest_packages(store.series()))
-    every = boots(wanted, kernel.selftests(base), range(begin, begin + many), image, root)
+    every = boots(wanted, kernel.selftests(base), drawn, image, root)
     commit = applied.kept(base)
     notes, out = kernel.notes(kernel.kept(base, commit, what)), kernel.workplace(base, what)
     failed = made(every, image, root)
@@ -187,11 +187,12 @@ def executed(counted: Iterable[Boot], notes: pathlib.Path, out: pathlib.Path) ->
         place, total = pathlib.Path(name), pathlib.Path(name) / "total"
         for one in counted:
             more, both = place / "more", place / "both"
-            run("mkdir", more)
+            more.mkdir()
             run("tar", "-C", more, "-xzf", one.where / LEFT)
             if total.is_dir():
                 run("gcov-tool", "merge", "-o", both, total, more)
-                run("rm", "-r", total, more)
+                remove(total)
+                remove(more)
                 more = both
             more.rename(total)
         # gcov looks for the notes beside the counts.

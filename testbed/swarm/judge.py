@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
 
-import pathlib
 from collections.abc import Sequence
 
 from ..experiments import origin
@@ -25,6 +24,12 @@ def number(variable: str, text: str, least: int) -> int:
     return int(text)
 
 
+def chosen(seeds: str, first: str, usual: int) -> range:
+    """The seeds that SEEDS= and FROM= are, of which either may be left out."""
+    begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(usual), 1)
+    return range(begin, begin + many)
+
+
 def swarm(
     topic: str, seeds: str, first: str, seed: str, keep: str, record: bool, kind: str = "", put_back: bool = False
 ) -> int:
@@ -40,18 +45,18 @@ def swarm(
         return again(wanted, seed, keep, kind)
     if keep:
         raise Fail("KEEP=NAME goes with SEED=, the load that is to be kept")
-    begin, many = number("FROM", first or "1", 0), number("SEEDS", seeds or str(MANY), 1)
+    drawn = chosen(seeds, first, MANY)
     if put_back:
         tally = Tally()
-        mutants.mutants(wanted, bases.find(), tally, kind or wanted.kinds[0], range(begin, begin + many), record)
+        mutants.mutants(wanted, bases.find(), tally, kind or wanted.kinds[0], drawn, record)
         return tally.close()
     if record and kind not in ("", wanted.kinds[0]):
         raise Fail(f"RECORD=1: what is recorded is of {wanted.kinds[0]}: leave KIND= out")
-    loads = wanted.cases | {str(one): wanted.load(str(one)) for one in range(begin, begin + many)}
+    loads = wanted.cases | {str(one): wanted.load(str(one)) for one in drawn}
     base = bases.find()
     made_of = origin.today(wanted.experiment, base)
     runner = Guests(wanted, base, kind=kind)
-    say(f"{many} loads from seed {begin}, and {len(wanted.cases)} cases, on {' and '.join(wanted.sides)}")
+    say(f"{len(drawn)} loads from seed {drawn[0]}, and {len(wanted.cases)} cases, on {' and '.join(wanted.sides)}")
     found = report.collected(runner, loads, line)
     stem = wanted.topic.results / "swarm" if record else runner.place / "swarm"
     report.write(wanted, found, stem, made_of if record else None)
@@ -150,9 +155,7 @@ def said(wanted: Swarm, name: str) -> str:
 def decided_by(runner: Guests, load: Load) -> tuple[verdicts.Key, ...]:
     """The key of what decides the figures of a load, and what is thought of them."""
     sides = [part for side in runner.kernels for part in (runner.keys[runner.kernels[side]], runner.script(side, load))]
-    rooms = ("swarm", "machines")
-    code = sorted(path for room in rooms for path in (pathlib.Path(__file__).parents[1] / room).glob("*.py"))
-    return ("swarm", *sides, runner.swarm.path, *code)
+    return ("swarm", *sides, runner.swarm.path, *verdicts.code("swarm", "machines"))
 
 
 def gate(base: Base, tally: Tally) -> None:
