@@ -28,7 +28,7 @@ Part = Callable[[Base, Tally], object]
 OWN = ("the testbed's own tests", "ruff and mypy")
 # What takes a base, after what is checked of the patches: {step: what makes it}.
 RUN: dict[str, Part] = {
-    "KUnit": kunit.kunit,
+    "KUnit": kunit.gate,
     "selftests": selftests.selftests,
     "the README's figures": results.figures,
 }

@@ -11,7 +11,7 @@ from testbed import util
 from testbed.experiments import results
 from testbed.machines import kernel
 from testbed.series import applied, topics, tree
-from testbed.suites import check, own, selftests, verdicts
+from testbed.suites import check, kunit, own, selftests, verdicts
 
 KTAP = "# ok 1 a case\nok 1 selftests: net: {}\n"
 
@@ -197,6 +197,9 @@ def readme(filled, tmp_path, monkeypatch):
         tmp_path / "e.json": "1",
         tmp_path / "root/var/lib/dpkg/status": "Package: nfs-utils\n",
         tmp_path / "kernel": "a kernel",
+        tmp_path / "selftests/nfsd/nfsload": "a program",
+        tmp_path / "selftests/nfsd/soak.sh": "what no guest of the README's runs",
+        tmp_path / "selftests/kselftest-list.txt": "nfsd:soak.sh\n",
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -206,7 +209,8 @@ def readme(filled, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "BUILD", tmp_path / "build")
     monkeypatch.setattr(results.guest, "root", lambda packages: tmp_path / "root")
     monkeypatch.setattr(results.run, "kernels", lambda base, one: {"patched": tmp_path / "kernel"})
-    monkeypatch.setattr(results.run, "selftests", lambda base, one: one.tests)
+    monkeypatch.setattr(results.run, "selftests", lambda base, one: str(tmp_path / "selftests"))
+    monkeypatch.setattr(results.shell, "used", lambda one: one.used)
     monkeypatch.setattr(results.origin, "judge", lambda one, base: SimpleNamespace(elsewhere=[]))
     made = []
 
@@ -217,7 +221,7 @@ def readme(filled, tmp_path, monkeypatch):
         return out / "e.json"
 
     monkeypatch.setattr(results.run, "run", run)
-    one.tests, one.said = "tests", lambda turn: "1"
+    one.used, one.said = {"nfsd/lib.sh": "a key"}, lambda turn: "1"
 
     def figures(failed=False):
         made.clear()
@@ -232,10 +236,13 @@ def readme(filled, tmp_path, monkeypatch):
 
 def test_the_readmes_figures_are_measured_again_when_what_makes_them_has_changed(readme):
     assert readme() == 2 and readme() == 0
-    for path in ("kernel", "root/var/lib/dpkg/status"):
+    for path in ("kernel", "root/var/lib/dpkg/status", "selftests/nfsd/nfsload"):
         (readme.place / path).write_text("another")
         assert readme() == 2 and readme() == 0
-    readme.one.tests = "other tests"
+    for path in ("selftests/nfsd/soak.sh", "selftests/kselftest-list.txt"):
+        (readme.place / path).write_text("another")
+        assert readme() == 0
+    readme.one.used = {"nfsd/lib.sh": "another key"}
     assert readme() == 2
     readme.one.content = "something else"
     assert readme() == 2 and readme() == 0
@@ -248,6 +255,70 @@ def test_figures_that_differ_are_a_failure_each_time(readme):
     assert readme(failed=True) == 2 and readme(failed=True) == 2
     readme.one.recorded.write_text("2")
     assert readme() == 2 and readme() == 0
+
+
+@pytest.fixture
+def suites(tmp_path, monkeypatch):
+    """kunit.gate() of a kernel and a parser; gives how often it was booted. `found` is what it says."""
+    parser = tmp_path / kunit.PARSER
+    parser.parent.mkdir(parents=True)
+    for path in (parser, tmp_path / "kernel"):
+        path.write_text("1")
+    monkeypatch.setattr(kunit.kernel, "kernels", lambda base, what, only: {"patched": tmp_path / "kernel"})
+    ran = []
+
+    def whole(base, tally):
+        ran.append(1)
+        tally.add("KUnit", suites.found)
+
+    monkeypatch.setattr(kunit, "kunit", whole)
+
+    def suites():
+        ran.clear()
+        tally = util.Tally()
+        kunit.gate(SimpleNamespace(repo=tmp_path), tally)
+        return len(ran), tally.passed, tally.failed
+
+    suites.found, suites.files = {"a.b": "", "a.c": ""}, (parser, tmp_path / "kernel")
+    return suites
+
+
+def test_the_suites_run_again_in_another_kernel_and_for_another_parser(suites):
+    assert suites() == (1, 2, 0) and suites() == (0, 2, 0)
+    for path in suites.files:
+        path.write_text("2")
+        assert suites() == (1, 2, 0) and suites() == (0, 2, 0)
+
+
+def test_suites_that_fail_or_do_not_run_are_asked_for_again(suites):
+    suites.found = {"a.b": "", "a.c": "failure"}
+    assert suites() == (1, 1, 1) and suites() == (1, 1, 1)
+    suites.found = {}
+    assert suites() == (1, 0, 0) and suites() == (1, 0, 0)
+
+
+def test_a_script_is_read_again_when_it_or_what_it_may_source_has_changed(filled, tmp_path, monkeypatch):
+    test, library, other = (tmp_path / check.SELFTESTS / f"nfsd/{name}.sh" for name in ("test", "lib", "other"))
+    test.parent.mkdir(parents=True)
+    for path in (test, library, other):
+        path.write_text(f"# {path.name}\n")
+        path.chmod(0o644 if path is library else 0o755)
+    read = []
+    monkeypatch.setattr(check, "shellcheck", lambda path: read.append(path.name))
+    monkeypatch.setattr(check, "run", lambda *words, **_: SimpleNamespace(stdout="version"))
+    monkeypatch.setattr(check, "ROOT", tmp_path / "none")
+
+    def again():
+        read.clear()
+        names = [str(path.relative_to(tmp_path)) for path in (test, other)]
+        check.shell_scripts(SimpleNamespace(repo=tmp_path), names, util.Tally())
+        return read
+
+    assert again() == ["test.sh", "other.sh"] and again() == []
+    other.write_text("# changed\n")
+    assert again() == ["other.sh"] and again() == []
+    library.write_text("# changed\n")
+    assert again() == ["test.sh", "other.sh"] and again() == []
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import json
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -11,9 +12,9 @@ from ..series import base as bases
 from ..series import topics
 from ..series.base import Base
 from ..suites.verdicts import Key, code, once
-from ..util import BUILD, Fail, Tally, lock, say
+from ..util import BUILD, Fail, Tally, digest, lock, say
 from . import experiment as experiments
-from . import origin, run
+from . import origin, run, shell
 from .experiment import Experiment
 
 
@@ -117,9 +118,13 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     packages = guest.root(experiment.packages) / "var/lib/dpkg/status"
     images = run.kernels(base, experiment)
     tests = run.selftests(base, experiment)
+    # Of the selftests' shell what its guest runs; of all else anything may be used. The list names the scripts.
+    files = [path for path in sorted(pathlib.Path(tests).rglob("*")) if path.is_file()] if tests else []
+    others = [path for path in files if path.suffix != ".sh" and path.name != "kselftest-list.txt"]
     return (
         experiment.content,
-        tests,
+        json.dumps(shell.used(experiment)),
+        *(f"{path.relative_to(tests)} {digest(path)}" for path in others),
         packages,
         *images.values(),
         *code("experiments", "machines"),

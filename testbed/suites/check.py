@@ -286,16 +286,23 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
         )
 
 
+def shellcheck(path: pathlib.Path) -> None:
+    done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
+    if done.returncode:
+        raise Fail(done.stdout)
+
+
 def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
     own = [*sorted((ROOT / "testbed").rglob("*.sh")), *(ROOT / ".ci").glob("run")]
     scripts = [name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")]
+    version = run(SHELLCHECK[0], "--version").stdout
     for path in [*(base.repo / name for name in scripts), *own]:
-        done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
-        tally.that(
-            f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}",
-            done.stdout if done.returncode else "",
-        )
+        # What a script may source.
+        beside = [one for one in sorted(path.parent.glob("*.sh")) if not os.access(one, os.X_OK)]
+        key: tuple[Key, ...] = ("shellcheck", version, CODE, path, *beside)
+        what = f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}"
+        tally.run(what, once, functools.partial(shellcheck, path), *key)
 
 
 def agree(topics: list[Topic], topic: Topic) -> None:

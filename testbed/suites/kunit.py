@@ -12,11 +12,13 @@ from ..machines import kernel
 from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, run, say, tail
+from .verdicts import Key, keep, kept
 
 # What a kernel is built for that has more than one; how many there are is said when it boots.
 MOST_CPUS = 4
 # Real seconds of a boot; checkers take their time.
 LIMIT, LONG = 600, 3600
+PARSER = "tools/testing/kunit/kunit.py"
 SICK = re.compile(r"BUG:|KASAN|UBSAN|ODEBUG")
 
 
@@ -55,6 +57,21 @@ def kunit(
         tally.that("KUnit: no checker of the kernel's complains", "\n".join(line for line in said if SICK.search(line)))
 
 
+def gate(base: Base, tally: Tally) -> None:
+    """The same, not again while kernel, parser and this code are as they were when all cases passed."""
+    image = kernel.kernels(base, kernel.flavour(), only=("patched",))["patched"]
+    parser = sorted(path for path in (base.repo / PARSER).parent.glob("*.py"))
+    key: tuple[Key, ...] = ("KUnit", image, pathlib.Path(__file__), *parser)
+    if path := kept(key):
+        say("all passed in this kernel")
+        return tally.add("KUnit", json.loads(path.read_text()))
+    before = len(tally.cases)
+    kunit(base, tally)
+    found = {case.name: case.problem for case in tally.cases[before:]}
+    if found and not any(found.values()):
+        keep(key, found)
+
+
 def command(image: pathlib.Path, cpus: int, limit: int, only: str = "", *words: str) -> list[str]:
     """A kernel that runs KUnit suites, on real time, and ends; words: more of its command line."""
     # With more than one CPU, User-mode Linux needs the seccomp userspace.
@@ -75,8 +92,7 @@ def boot(
     console = log.with_suffix(".ktap")
     verdicts(log).unlink(missing_ok=True)
     run(*command(image, cpus, limit, only), check=False, log=console)
-    parser = base.repo / "tools/testing/kunit/kunit.py"
-    return run("python3", parser, "parse", f"--json={verdicts(log)}", console, check=False, log=log)
+    return run("python3", base.repo / PARSER, "parse", f"--json={verdicts(log)}", console, check=False, log=log)
 
 
 def cases(group: Any, path: str = "") -> dict[str, str]:
