@@ -24,7 +24,7 @@ from ..util import BUILD, Fail, Tally, lock, say
 from . import kunit as suites
 from . import litmus, selftests
 
-# Real seconds for a run of suites; a hang is a way to notice, too.
+# Real seconds for a suite, also on a machine that does something else; a hang is a way to notice, too.
 LIMIT = 240
 # User-mode Linux on two CPUs; with one, faults that need two consumers at once would live.
 KIND, CPUS = "smp", 2
@@ -98,12 +98,12 @@ def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path],
     code = [path for commit in commits for path in applied.touched(base, commit) if path.endswith(".c")]
     with lock("source"):
         image = kernel.executable(base, commits[-1], kernel.flavour(KIND), f"mutants/{name}-kernel")
-        problem, counts = kunit(base, image, outcome.with_name(f"{name}-none.log"))
+        every = suites.names(image)
+        problem, counts = kunit(base, image, outcome.with_name(f"{name}-none.log"), LIMIT * len(every))
         tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
         if problem:
             return
         applied.checkout(base, commits[-1])
-        every = suites.names(image)
         for fault in wanted:
             tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome, every)
 
@@ -214,7 +214,7 @@ def notice(
                 kernel.make(base.repo, out, what.kind, fault.stem, log.with_suffix(".make"))
             found = []
             for suite in every:
-                kunit(base, out / what.kind.image, log, suite)
+                kunit(base, out / what.kind.image, log, LIMIT, suite)
                 if found := killers(log.read_text()):
                     break
     killed(fault, lambda: found, outcome)
@@ -230,9 +230,9 @@ def killed(fault: pathlib.Path, by: Callable[[], list[str]], outcome: pathlib.Pa
         text.write(written(fault, found))
 
 
-def kunit(base: Base, image: pathlib.Path, log: pathlib.Path, only: str = "") -> tuple[str, str | None]:
+def kunit(base: Base, image: pathlib.Path, log: pathlib.Path, limit: int, only: str = "") -> tuple[str, str | None]:
     """Run the suites of a kernel on two CPUs; returns (what is wrong, the counts as kunit.py says them)."""
-    done = suites.boot(base, image, log, CPUS, LIMIT, only)
+    done = suites.boot(base, image, log, CPUS, limit, only)
     counts = suites.counts(done.stdout)
     if not counts or done.returncode or set(counts) - {"passed"}:
         return f"kunit.py: {counts}, status {done.returncode}; see {log}", None
