@@ -37,7 +37,7 @@ def guests(filled, place, tmp_path, monkeypatch):
         path.write_text(text)
     shutil.copytree(util.ROOT / "testbed/machines", code / "testbed/machines")
     monkeypatch.setattr(selftests, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(selftests, "ROOT", code)
+    monkeypatch.setattr(verdicts, "ROOT", code)
     monkeypatch.setattr(selftests.guest, "root", lambda more: root)
     booted = []
 

@@ -17,8 +17,8 @@ from ..machines.kinds import KINDS, TESTED, Kind
 from ..series import topics as store
 from ..series.base import Base
 from ..series.topics import Topic, listed
-from ..util import BUILD, ROOT, Fail, Tally, bar, digest, lane, say
-from .verdicts import Key, keep, kept
+from ..util import BUILD, Fail, Tally, bar, digest, lane, say
+from .verdicts import Key, code, keep, kept
 
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
@@ -163,7 +163,7 @@ def depends(
         # What is no test may be called by any; a test by one that names it.
         and ((name := str(path.relative_to(place))) == test or name not in listed_ones or path.name in said)
     ]
-    own = sorted((ROOT / "testbed/machines").glob("*.py")) + [pathlib.Path(__file__)]
+    own = [*code("machines"), pathlib.Path(__file__)]
     packages = root / "var/lib/dpkg/status"
     return (
         "boot",

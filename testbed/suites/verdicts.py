@@ -41,7 +41,7 @@ def keep(key: tuple[Key, ...], value: object = None) -> None:
 
 def code(*rooms: str) -> list[pathlib.Path]:
     """The modules of rooms of the testbed, for what all of them decide."""
-    return sorted(path for room in rooms for path in (pathlib.Path(__file__).parents[1] / room).rglob("*.py"))
+    return sorted(path for room in rooms for path in (ROOT / "testbed" / room).rglob("*.py"))
 
 
 def checkout() -> str:
