@@ -13,6 +13,7 @@ import contextlib
 import os
 import pathlib
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from ..machines import boot, guest, kernel
@@ -24,7 +25,7 @@ from ..util import BUILD, Fail, Tally, lock, say
 from . import kunit as suites
 from . import litmus, selftests
 
-# Real seconds for a suite, also on a machine that does something else; a hang is a way to notice, too.
+# Real seconds for a suite. A hang is a way to notice, too; so on a machine that does something else it has longer.
 LIMIT = 240
 # User-mode Linux on two CPUs; with one, faults that need two consumers at once would live.
 KIND, CPUS = "smp", 2
@@ -99,13 +100,15 @@ def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path],
     with lock("source"):
         image = kernel.executable(base, commits[-1], kernel.flavour(KIND), f"mutants/{name}-kernel")
         every = suites.names(image)
+        began = time.monotonic()
         problem, counts = kunit(base, image, outcome.with_name(f"{name}-none.log"), LIMIT * len(every))
+        limit = max(LIMIT, 2 * int(time.monotonic() - began))
         tally.that(f"{name}: without a fault all cases pass" + (f" ({counts})" if counts else ""), problem)
         if problem:
             return
         applied.checkout(base, commits[-1])
         for fault in wanted:
-            tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome, every)
+            tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome, every, limit)
 
 
 def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
@@ -196,9 +199,18 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
 
 
 def notice(
-    base: Base, commit: str, code: Iterable[str], fault: pathlib.Path, outcome: pathlib.Path, every: Iterable[str]
+    base: Base,
+    commit: str,
+    code: Iterable[str],
+    fault: pathlib.Path,
+    outcome: pathlib.Path,
+    every: Iterable[str],
+    limit: int,
 ) -> None:
-    """Fail unless one of the KUnit suites notices the fault; writes down which cases of the first that does."""
+    """Fail unless one of the KUnit suites notices the fault; writes down which cases of the first that does.
+
+    limit: real seconds for a suite; one that takes longer has noticed.
+    """
     with broken(base, fault, code) as changed:
         if all(path.endswith(".litmus") for path in changed):
             found = [
@@ -214,7 +226,7 @@ def notice(
                 kernel.make(base.repo, out, what.kind, fault.stem, log.with_suffix(".make"))
             found = []
             for suite in every:
-                kunit(base, out / what.kind.image, log, LIMIT, suite)
+                kunit(base, out / what.kind.image, log, limit, suite)
                 if found := killers(log.read_text()):
                     break
     killed(fault, lambda: found, outcome)
