@@ -28,6 +28,7 @@ disk()
 
 # shellcheck disable=SC2034 # it is for those who source this
 nothing='^$'
+OPTIONS=rw,insecure,no_root_squash,no_subtree_check
 
 # begin_nfsdctl: nfsdctl with the patches is where any user may run it, exportfs and rpc.mountd are those with the patches;
 # there is an export, and no server yet
@@ -42,7 +43,8 @@ begin_nfsdctl()
 	mkdir -p /run/rpcbind
 	conf threads=8
 	mount --bind /tmp/nfs.conf /etc/nfs.conf || exit 1
-	exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=0 "*:$EXPORT" || exit 1
+	touch /tmp/exports && mount --bind /tmp/exports /etc/exports || exit 1
+	exportfs -o "$OPTIONS,fsid=0" "*:$EXPORT" || exit 1
 	rpcbind -w && rpc.mountd || exit 1
 	echo 10 >/proc/fs/nfsd/nfsv4gracetime
 }
@@ -70,4 +72,18 @@ says()
 threads()
 {
 	[ "$(cat /proc/fs/nfsd/threads)" = "$1" ]
+}
+
+# exports LINE…: what is in /etc/exports, and in force if exportfs takes it
+exports()
+{
+	printf '%s\n' "$@" >/tmp/exports
+	ctl=exportfs says 0 "$nothing" "$nothing" -ra
+}
+
+# refused LINE ERR: exportfs says one line of that in /etc/exports, behind another one
+refused()
+{
+	printf '%s\n' "$EXPORT 127.0.0.9($OPTIONS)" "$1" >/tmp/exports
+	ctl=exportfs says 1 "$nothing" "$2" -ra
 }

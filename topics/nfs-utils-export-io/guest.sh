@@ -7,22 +7,7 @@ EXPORT=/srv/io
 # mountd reads there what is mounted below an export, and this root has none.
 cp -a /etc /tmp/etc && ln -sfn /proc/self/mounts /tmp/etc/mtab && mount --bind /tmp/etc /etc || exit 1
 begin_nfsdctl
-OPTIONS=rw,insecure,no_root_squash,no_subtree_check
 RPC=/proc/net/rpc/nfsd.export
-
-# exports LINE…: what is in /etc/exports, and in force if exportfs takes it
-exports()
-{
-	printf '%s\n' "$@" >/tmp/exports
-	ctl=exportfs says 0 "$nothing" "$nothing" -ra
-}
-
-# refused LINE ERR: exportfs says one line of that in /etc/exports, behind another one
-refused()
-{
-	printf '%s\n' "$EXPORT 127.0.0.9($OPTIONS)" "$1" >/tmp/exports
-	ctl=exportfs says 1 "$nothing" "$2" -ra
-}
 
 # has PATH CLIENT MODES: the kernel's cache has the export, with these modes
 has()
@@ -92,7 +77,6 @@ check "an option that there is not is refused" says 1 'Usage: .* stats' 'invalid
 # exports(5), which is the same whatever the kernel knows
 dd if=/dev/urandom of="$EXPORT/file" bs=1M count=16 status=none
 sync
-touch /tmp/exports && mount --bind /tmp/exports /etc/exports || exit 1
 for mode in '' fast direct: :direct direct:fast fast:direct direct:direct:direct directly DIRECT 3; do
 	check "io=$mode is refused, with the file and the line" \
 		refused "$EXPORT *($OPTIONS,io=$mode)" "^exportfs: /etc/exports:2: bad I/O mode \"io=$mode\"\$"
