@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
-# nfsdctl with the patches, on a kernel that knows the clients of its server (patched), and on one that does not (base).
+# nfsdctl, exportfs and mountd with the patches, on a kernel that knows the clients of its server (patched), and on one that
+# does not (base).
 # Sourced, after cases.sh.
 
 EXPORT=/srv/shares
@@ -29,6 +30,14 @@ set_to()
 	[ "$("$ctl" shares | head -n 1)" = "$*" ]
 }
 
+# weighs CLIENT WEIGHT: the kernel's cache has the export, with this weight
+weighs()
+{
+	[ "$(awk -v path="$EXPORT" -v client="$1(" '$1 == path && index($2, client) == 1 {
+		print match($2, /,weight=[0-9]*/) ? substr($2, RSTART + 8, RLENGTH - 8) : "none"
+	}' /proc/net/rpc/nfsd.export/content)" = "$2" ]
+}
+
 conf threads=32 grace-time=10
 check "autostart starts the server" says 0 "$nothing" "$nothing" autostart
 check "it has the threads that nfs.conf says" threads 32
@@ -46,6 +55,19 @@ for word in 192.0.2.0=7 192.0.2.0/24 192.0.2/24=7 192.0.2.0/24=7x 192.0.2.0/x=7 
 		shares share 198.51.100.0/24=7 "$word"
 done
 
+# exports(5), which is the same whatever the kernel knows
+for weight in '' 0 10001 -1 4294967396 18446744073709551716 1x x 1.5; do
+	check "weight=$weight is refused, with the file and the line" refused "$EXPORT *($OPTIONS,weight=$weight)" \
+		"^exportfs: /etc/exports:2: bad weight \"weight=$weight\": it is from 1 to 10000\$"
+done
+check "weights are taken" exports "$EXPORT *($OPTIONS,fsid=0,io=direct,weight=1)"
+ctl=exportfs check "exportfs -v has them" says 0 ',io=direct:direct,weight=1\)$' "$nothing" -v
+check "the last one counts" exports "$EXPORT -weight=1 *($OPTIONS,fsid=0,weight=10000)"
+ctl=exportfs check "exportfs -s has it" says 0 "^$EXPORT +\*\([^=]*,fsid=0,.*,weight=10000\)\$" "$nothing" -s
+exportfs -s >/tmp/shown
+check "what it prints is what it reads" exports "$(</tmp/shown)"
+check "and means the same" cmp /tmp/shown <(exportfs -s)
+
 if [ "$KERNEL" = base ]; then
 	none='this kernel does not know the clients of the server'
 	check "shares says in a line that the kernel has none" says 2 "$nothing" "nfsdctl: $none" shares
@@ -53,6 +75,7 @@ if [ "$KERNEL" = base ]; then
 	check "it is the same to set them" says 2 "$nothing" "nfsdctl: $none" shares share 192.0.2.0/24=400
 	mount -t nfs -o vers=4.2 localhost:/ /mnt || exit 1
 	check "the server serves as before" cmp "$EXPORT/file" /mnt/file
+	check "what has a weight has none in the kernel" weighs '*' none
 	umount /mnt
 	"$ctl" threads 0
 	conf threads=4 shares=share shares-by-address=y shares-weights=192.0.2.0/24=400
@@ -174,6 +197,24 @@ check "a dump of many messages is whole" python3 - "$ctl" "$EXPORT" <<-"END"
 END
 check "off again" says 0 "$nothing" "$nothing" shares off
 check "then no client is known" says 0 '^off$' "$nothing" shares
+
+# What the kernel is told of exports, by NFSv3, for with each MOUNT it is told again
+exports "$EXPORT 192.0.2.6($OPTIONS,fsid=0,io=direct,weight=400) 192.0.2.7($OPTIONS,fsid=0)"
+mounted() # ADDRESS
+{
+	umount /mnt 2>/dev/null
+	mount -t nfs -o vers=3,nolock,mountproto=tcp "$1:$EXPORT" /mnt && cmp "$EXPORT/file" /mnt/file
+}
+check "an export that has a weight is served" mounted 192.0.2.6
+check "so is one that has none" mounted 192.0.2.7
+check "each client of a path has its own weight" weighs 192.0.2.6 400
+check "and the other one none" weighs 192.0.2.7 none
+check "the modes of I/O are there, too" grep -q "192.0.2.6(.*,io=direct:direct,weight=400)" /proc/fs/nfsd/exports
+exports "$EXPORT 192.0.2.6($OPTIONS,fsid=0,weight=7) 192.0.2.7($OPTIONS,fsid=0)"
+check "a weight that is changed counts after exportfs -ra" mounted 192.0.2.6
+check "the next MOUNT has it" weighs 192.0.2.6 7
+umount /mnt
+exports "$EXPORT *($OPTIONS,fsid=0)"
 
 # nfs.conf
 "$ctl" threads 0
