@@ -183,7 +183,7 @@ OTHERS = {
     r"echo 1 > /sys/kernel/tracing/events/nfsd/nfsd_io_plan/enable": "selftest nfsd/io_modes.sh: nfsd_io_plan",
     r"echo 1 > /sys/kernel/tracing/events/\S+/enable|cat /sys/kernel/tracing/trace": ADMINISTRATOR,
     r"ynl=.*": "selftest nfsd/export_io.sh: export_io.py",
-    r"exportfs -ra|cat /proc/fs/nfsd/exports|/srv/\w+ +.*\(rw,io=.*": "test-all",
+    r"exportfs -ra|cat /proc/fs/nfsd/exports|/srv/\w+ +.*\(rw(,(io|weight)=.*|\))": "test-all",
     r"nfsdctl (stats|shares).*": "test-all",
     r"\$ynl --dump export-io-get": "selftest nfsd/export_io.sh: export-io-get",
     r"\$ynl --do threads-set .*": "selftest nfsd/workers.sh: min-threads",
