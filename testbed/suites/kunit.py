@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """KUnit: the topics' suites, in the kernel that the selftests run on, judged by the kernel's own parser."""
 
+import functools
 import json
 import pathlib
 import re
@@ -12,7 +13,7 @@ from ..machines import kernel
 from ..series.base import Base
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, run, say, tail
-from .verdicts import Key, keep, kept
+from .verdicts import counted
 
 # What a kernel is built for that has more than one; how many there are is said when it boots.
 MOST_CPUS = 4
@@ -59,17 +60,10 @@ def kunit(
 
 def gate(base: Base, tally: Tally) -> None:
     """The same, not again while kernel, parser and this code are as they were when all cases passed."""
+    tally.suite = "KUnit"
     image = kernel.kernels(base, kernel.flavour(), only=("patched",))["patched"]
-    parser = sorted(path for path in (base.repo / PARSER).parent.glob("*.py"))
-    key: tuple[Key, ...] = ("KUnit", image, pathlib.Path(__file__), *parser)
-    if path := kept(key):
-        say("all passed in this kernel")
-        return tally.add("KUnit", json.loads(path.read_text()))
-    before = len(tally.cases)
-    kunit(base, tally)
-    found = {case.name: case.problem for case in tally.cases[before:]}
-    if found and not any(found.values()):
-        keep(key, found)
+    parser = sorted((base.repo / PARSER).parent.glob("*.py"))
+    counted(tally, functools.partial(kunit, base, tally), "KUnit", image, pathlib.Path(__file__), *parser)
 
 
 def command(image: pathlib.Path, cpus: int, limit: int, only: str = "", *words: str) -> list[str]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The testbed's own Python: ruff and mypy, as pyproject.toml sets them up, and pytest over tests/."""
 
-import json
+import functools
 import os
 import pathlib
 import subprocess
@@ -38,16 +38,16 @@ def lint(tally: Tally) -> None:
 def tests(tally: Tally) -> None:
     """pytest over tests/, on all CPUs; not again while every file of the checkout is as it was when all passed."""
     say("the testbed's own tests")
-    key = ("pytest", verdicts.checkout())
-    if path := verdicts.kept(key):
-        say("all passed with every file as it is")
-        return tally.add("pytest", json.loads(path.read_text()))
+    tally.suite = "pytest"
+    verdicts.counted(tally, functools.partial(judged, tally), "pytest", verdicts.checkout())
+
+
+def judged(tally: Tally) -> None:
+    """Each test is a check, and so is that pytest came to a good end."""
     found, status = pytest()
     tally.add("pytest", found)
     if not found or status and not any(found.values()):
         tally.that("the testbed's own tests", f"pytest ended with status {status}")
-    elif not status:
-        verdicts.keep(key, found)
 
 
 def pytest() -> tuple[dict[str, str], int]:
