@@ -45,14 +45,12 @@ def commands(base: Base, tally: Tally) -> None:
     """
     tally.suite = "commands"
     topics = store.series()
-    code = [pathlib.Path(module.__file__) for module in (post, b4, tree) if module.__file__]
     for topic in topics:
         on = store.closure(topics, topic.name)
-        key: tuple[verdicts.Key, ...] = ("post", base.key, store.queue_digest(on), topic.home / "topic.toml", *code)
-        tally.run(f"make post T={topic.name} V=1", verdicts.once, functools.partial(mailed, base, on), *key)
+        posted = functools.partial(mailed, base, on)
+        tally.run(f"make post T={topic.name} V=1", verdicts.once, posted, *mailed_by(base, on))
     if base.packaged:
-        key = ("dkms", base.key, store.queue_digest(topics), pathlib.Path(dkms.__file__))
-        tally.run("make dkms", verdicts.once, functools.partial(dkms.dkms, base), *key)
+        tally.run("make dkms", verdicts.once, functools.partial(dkms.dkms, base), *modules_by(base, topics))
     with lock("source"):
         server = deb.loaded(deb.GUEST)
         tally.run("make deb knows what to build", deb.plan, base, server)
@@ -62,6 +60,23 @@ def commands(base: Base, tally: Tally) -> None:
             # Each of them is of a package of its own.
             done = run(*line, cwd=ROOT, env={name: value, "KSRC": ""}, check=False)
             tally.that(f"make check {name}={value}", done.stdout if done.returncode else "")
+
+
+def mailed_by(base: Base, topics: list[Topic]) -> tuple[verdicts.Key, ...]:
+    """What decides that mailed() works: the last of the topics. That it goes onto the others is check's to say."""
+    topic = topics[-1]
+    names = " ".join(one.name for one in topics)
+    code = [pathlib.Path(module.__file__) for module in (post, b4, tree) if module.__file__]
+    return "post", base.key, names, store.queue_digest([topic]), topic.home / "topic.toml", *code
+
+
+def modules_by(base: Base, topics: list[Topic]) -> tuple[verdicts.Key, ...]:
+    """What decides that `make dkms` works: the code of the modules, and which of it each patch changes."""
+    code = []
+    for topic in store.proposed(topics):
+        files = [changed for path in topic.patches if (changed := dkms.changed(path))]
+        code.append(f"{topic.name} {topic.content} {files}")
+    return "dkms", base.key, *code, pathlib.Path(dkms.__file__)
 
 
 def mailed(base: Base, topics: list[Topic]) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import Fail, commit
 
-from testbed import util
+from testbed import gate, util
 from testbed.experiments import results
 from testbed.machines import kernel
 from testbed.series import applied, topics, tree
@@ -367,3 +367,40 @@ def test_own_tests_that_fail_or_do_not_run_are_asked_for_again(own_tests):
     assert own_tests() == (1, 0, 1)
     own_tests.found = {"a": ""}
     assert own_tests() == (1, 1, 0) and own_tests() == (0, 1, 0)
+
+
+@pytest.fixture
+def documented(filled):
+    """A function: {what the documents tell people to run: the key of its verdict}."""
+
+    def found():
+        every = topics.series()
+        made = {one.name: gate.mailed_by(filled, topics.closure(every, one.name)) for one in every}
+        return {name: util.digest(*key) for name, key in {**made, "dkms": gate.modules_by(filled, every)}.items()}
+
+    return found
+
+
+@pytest.mark.parametrize(
+    "path, new, again",
+    [
+        ("net/sunrpc/svc.c", "int x;\n", ["dkms", "two"]),
+        ("tools/testing/selftests/net/new.sh", "true\n", ["two"]),
+        ("Documentation/new.rst", "New\n", ["two"]),
+    ],
+)
+def test_what_a_documents_command_depends_on_has_it_run_again(documented, place, path, new, again):
+    before = documented()
+    reworked(place, path, "", new, "NET: add one more")
+    after = documented()
+    assert sorted(name for name in after if after[name] != before[name]) == again
+
+
+def test_a_topic_is_mailed_again_for_its_letter_and_not_for_one_it_stands_on(documented, place):
+    before = documented()
+    for name, file in {"one": "patches/0000-cover-letter.patch", "two": "topic.toml"}.items():
+        path = place / "topics" / name / file
+        path.write_text(path.read_text() + "\n")
+        after = documented()
+        assert [one for one in after if after[one] != before[one]] == [name]
+        before = after
