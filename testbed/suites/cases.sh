@@ -37,6 +37,8 @@ begin_nfsdctl()
 	mkdir /tmp/bin && cp "$PROGRAMS/nfsdctl" /tmp && cp "$PROGRAMS/exportfs" /tmp/bin/ &&
 		cp "$PROGRAMS/mountd" /tmp/bin/rpc.mountd || exit 1
 	PATH=/tmp/bin:$PATH
+	# mountd reads there what is mounted below an export, and this root has none.
+	cp -a /etc /tmp/etc && ln -sfn /proc/self/mounts /tmp/etc/mtab && mount --bind /tmp/etc /etc || exit 1
 	ctl=/tmp/nfsdctl
 	as=()
 	disk io 512
@@ -86,4 +88,13 @@ refused()
 {
 	printf '%s\n' "$EXPORT 127.0.0.9($OPTIONS)" "$1" >/tmp/exports
 	ctl=exportfs says 1 "$nothing" "$2" -ra
+}
+
+# cached PATH CLIENT OPTION VALUE: the kernel's cache has the export, with this value of the option, or with none
+cached()
+{
+	[ "$(awk -v path="$1" -v client="$2(" -v option=",$3=" '$1 == path && index($2, client) == 1 {
+		found = match($2, option "[a-z0-9:]*")
+		print found ? substr($2, RSTART + length(option), RLENGTH - length(option)) : "none"
+	}' /proc/net/rpc/nfsd.export/content)" = "$4" ]
 }

@@ -4,16 +4,12 @@
 # on one that has not (base). $PROGRAMS is where they are. Sourced, after cases.sh.
 
 EXPORT=/srv/io
-# mountd reads there what is mounted below an export, and this root has none.
-cp -a /etc /tmp/etc && ln -sfn /proc/self/mounts /tmp/etc/mtab && mount --bind /tmp/etc /etc || exit 1
 begin_nfsdctl
-RPC=/proc/net/rpc/nfsd.export
 
 # has PATH CLIENT MODES: the kernel's cache has the export, with these modes
 has()
 {
-	[ "$(awk -v path="$1" -v client="$2(" '$1 == path && index($2, client) == 1 {
-		print match($2, /,io=[a-z:]*/) ? substr($2, RSTART + 4, RLENGTH - 4) : "none" }' $RPC/content)" = "$3" ]
+	cached "$1" "$2" io "$3"
 }
 
 # answer PATH WORD…: as if mountd had said so of an export to all
@@ -22,7 +18,7 @@ answer()
 	local path=$1
 
 	shift
-	printf '* %s %s 1058 65534 65534 0 %s\n' "$path" "$(($(date +%s) + 10000))" "$*" >$RPC/channel
+	printf '* %s %s 1058 65534 65534 0 %s\n' "$path" "$(($(date +%s) + 10000))" "$*" >/proc/net/rpc/nfsd.export/channel
 }
 
 # mounted ADDRESS: $EXPORT is at /mnt, by NFSv3, from that address

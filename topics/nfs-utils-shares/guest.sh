@@ -33,9 +33,7 @@ set_to()
 # weighs CLIENT WEIGHT: the kernel's cache has the export, with this weight
 weighs()
 {
-	[ "$(awk -v path="$EXPORT" -v client="$1(" '$1 == path && index($2, client) == 1 {
-		print match($2, /,weight=[0-9]*/) ? substr($2, RSTART + 8, RLENGTH - 8) : "none"
-	}' /proc/net/rpc/nfsd.export/content)" = "$2" ]
+	cached "$EXPORT" "$1" weight "$2"
 }
 
 conf threads=32 grace-time=10
@@ -214,6 +212,22 @@ exports "$EXPORT 192.0.2.6($OPTIONS,fsid=0,weight=7) 192.0.2.7($OPTIONS,fsid=0)"
 check "a weight that is changed counts after exportfs -ra" mounted 192.0.2.6
 check "the next MOUNT has it" weighs 192.0.2.6 7
 umount /mnt
+
+# A file system that is mounted below, by NFSv4, which crosses to it
+mkdir "$EXPORT/sub"
+EXPORT=$EXPORT/sub disk sub 512
+crosses() # OPTION…: the file system below is served, with these exports
+{
+	exports "$@" && mount -t nfs -o vers=4.2 localhost:/ /mnt && touch /mnt/sub/here && umount /mnt
+}
+check "what is mounted below is exported with crossmnt" \
+	crosses "$EXPORT *($OPTIONS,fsid=0,crossmnt,weight=300)"
+EXPORT=$EXPORT/sub check "it has the weight of the export" weighs '*' 300
+check "which has the same" weighs '*' 300
+check "or it is exported by itself" \
+	crosses "$EXPORT *($OPTIONS,fsid=0,crossmnt,weight=300)" "$EXPORT/sub *($OPTIONS,weight=20)"
+EXPORT=$EXPORT/sub check "then it has a weight of its own" weighs '*' 20
+check "which does not change the export" weighs '*' 300
 exports "$EXPORT *($OPTIONS,fsid=0)"
 
 # nfs.conf
