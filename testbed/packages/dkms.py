@@ -35,6 +35,7 @@ SOURCES = ("net/sunrpc/", "fs/lockd/", "fs/nfsd/", "fs/nfs/")
 HEADERS = (
     "include/linux/sunrpc/",
     "include/linux/lockd/",
+    "include/linux/nfslocalio.h",  # Debian's kernel is built without NFS_LOCALIO, so what uses it is in the package
     "include/trace/events/sunrpc.h",
     "include/trace/events/rpcrdma.h",
 )
