@@ -90,6 +90,7 @@ SAID: dict[str, Part] = {
     "quoted results": results.quoted,
     "what experiments measure": results.measurable,
     "commands of the documents": commands,
+    "mutants apply": mutants.apply,
 }
 
 

@@ -6,12 +6,12 @@ import pathlib
 import types
 
 import pytest
-from conftest import Fail
+from conftest import Fail, commit
 
 from testbed.experiments.nfs import realtime, trace
 from testbed.machines import kernel
 from testbed.report import documents
-from testbed.series import base, topics
+from testbed.series import base, topics, tree
 from testbed.suites import litmus, mutants
 from testbed.util import Tally
 
@@ -26,6 +26,25 @@ def test_every_mutant_is_of_a_topic_and_small():
             line for line in path.read_text().splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
         ]
         assert 0 < len(changed) <= 4, path
+
+
+@pytest.mark.parametrize("header, fits", [("", True), ("Selftest: nfsd/a.sh\n", False)])
+def test_a_fault_is_for_its_topic_or_for_the_whole_series(filled, place, header, fits):
+    here = place / "topics/one/mutants"
+    here.mkdir()
+    # The second topic changes the line that the fault is about.
+    (here / "01-a-fault.patch").write_text(
+        header + "--- a/net/queue.c\n+++ b/net/queue.c\n@@ -3,3 +3,3 @@\n line 2\n-line three\n+line 3\n line 4\n"
+    )
+    commit(
+        tree.TREE, "net/queue.c", (tree.TREE / "net/queue.c").read_text().replace("three", "3rd"), "NET: spell it 3rd"
+    )
+    tree.export()
+    tally = Tally()
+    mutants.apply(filled, tally)
+    assert (tally.passed, tally.failed) == ((1, 0) if fits else (0, 1))
+    if not fits:
+        assert "does not apply to the series" in tally.cases[0].problem
 
 
 @pytest.fixture

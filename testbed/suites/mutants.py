@@ -10,9 +10,11 @@ of KUnit, the cases of the first suite that noticed.
 
 import concurrent.futures
 import contextlib
+import functools
 import os
 import pathlib
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -23,7 +25,7 @@ from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, Fail, Tally, lock, say
 from . import kunit as suites
-from . import litmus, selftests
+from . import litmus, selftests, verdicts
 
 # Real seconds for a suite. A hang is a way to notice, too; so on a machine that does something else it has longer.
 LIMIT = 240
@@ -60,6 +62,37 @@ def mutants(base: Base, tally: Tally, names: Iterable[str] = (), new: bool = Fal
         if name not in have:
             raise Fail(f"topics/{name}/mutants/ has no patch in it; these have: {', '.join(have)}")
         judge(base, tally, topic, new)
+
+
+def apply(base: Base, tally: Tally) -> None:
+    """Whether each fault can be put into the series as it is now, as which it may have been judged long ago."""
+    tally.suite = "mutants"
+    every = [(topic, fault) for topic in store.series() for fault in faults(topic)]
+    them: list[verdicts.Key] = [fault for _, fault in every]
+    key = "mutants apply", base.key, store.queue_digest(), pathlib.Path(__file__)
+    verdicts.counted(tally, functools.partial(applying, base, tally, every), *key, *them)
+
+
+def applying(base: Base, tally: Tally, every: Iterable[tuple[Topic, pathlib.Path]]) -> None:
+    with lock("source"):
+        ends = {step.topic.name: step.commit for step in applied.steps(base)}
+        patched = applied.commits(base)["patched"]
+        for topic, fault in every:
+            commit = patched if scripts(fault) else ends[topic.name]
+            tally.run(f"{topic.name}/{fault.stem} applies", fits, base, commit, fault)
+
+
+def fits(base: Base, commit: str, fault: pathlib.Path) -> None:
+    """Raise Fail unless a fault applies to a commit."""
+    names = re.findall(r"^--- a/(.+)$", fault.read_text(), re.M)
+    with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
+        # Of these files alone: an index of all takes a second.
+        env = {"GIT_INDEX_FILE": f"{place}/index"}
+        files = git(base.repo, "ls-tree", commit, "--", *names).stdout
+        git(base.repo, "update-index", "--index-info", stdin=files, env=env)
+        done = git(base.repo, "apply", "--cached", "--check", fault, check=False, env=env)
+    if done.returncode:
+        raise Fail(f"it does not apply to the series:\n{done.stdout.rstrip()}")
 
 
 def scripts(fault: pathlib.Path) -> list[str]:
