@@ -84,15 +84,19 @@ def applying(base: Base, tally: Tally, every: Iterable[tuple[Topic, pathlib.Path
 
 def fits(base: Base, commit: str, fault: pathlib.Path) -> None:
     """Raise Fail unless a fault applies to a commit."""
-    names = re.findall(r"^--- a/(.+)$", fault.read_text(), re.M)
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
         # Of these files alone: an index of all takes a second.
         env = {"GIT_INDEX_FILE": f"{place}/index"}
-        files = git(base.repo, "ls-tree", commit, "--", *names).stdout
+        files = git(base.repo, "ls-tree", commit, "--", *files_of(base, fault)).stdout
         git(base.repo, "update-index", "--index-info", stdin=files, env=env)
         done = git(base.repo, "apply", "--cached", "--check", fault, check=False, env=env)
     if done.returncode:
         raise Fail(f"it does not apply to the series:\n{done.stdout.rstrip()}")
+
+
+def files_of(base: Base, fault: pathlib.Path) -> list[str]:
+    """The files that a fault changes; it may have no line `diff --git`."""
+    return [line.split("\t")[2] for line in git(base.repo, "apply", "--numstat", fault).stdout.splitlines()]
 
 
 def scripts(fault: pathlib.Path) -> list[str]:
@@ -209,7 +213,7 @@ def broken(base: Base, fault: pathlib.Path, code: Iterable[str]) -> Iterator[lis
     Times stay as they were, and of the objects only the topic's own and the fault's are made again: a header like
     mpscq.h is included by half of the kernel, for which a one-line fault makes no difference.
     """
-    changed = [line.split("\t")[2] for line in git(base.repo, "apply", "--numstat", fault).stdout.splitlines()]
+    changed = files_of(base, fault)
     paths = [base.repo / path for path in changed]
     was = {path: (path.read_bytes(), path.stat()) for path in paths if path.is_file()}
 
