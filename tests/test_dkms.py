@@ -85,10 +85,37 @@ def test_symbols_are_told_apart_from_those_of_other_sources(packaged, tmp_path):
     assert (reworked / "include/renamed.h").read_text() != said
 
 
+def test_a_selftest_does_not_make_it_another_package(packaged):
+    made = dkms.dkms(packaged)
+    commit(tree.TREE, "tools/testing/selftests/net/new.sh", "#!/bin/bash\n", "selftests: new")
+    tree.export()
+    assert dkms.dkms(packaged) == made
+    commit(tree.TREE, "fs/nfsd/vfs.c", "/* faster */\n", "NFSD: faster")
+    tree.export()
+    assert dkms.dkms(packaged) != made
+
+
 def test_what_the_kernel_itself_has_is_left_out_and_said(packaged, capsys):
     assert dkms.sort(topics.series()) == {"two/0001-lwq-faster.patch": ["lib/lwq.c"]}
     dkms.dkms(packaged)
     assert "left out: two/0001-lwq-faster.patch: lib/lwq.c is the kernel's own" in capsys.readouterr().out
+
+
+def test_it_says_of_each_topic_how_much_it_has(packaged, capsys):
+    commit(tree.TREE, "fs/lockd/svc.c", "/* faster */\n", "lockd: faster")
+    topic(tree.TREE, "three")
+    commit(tree.TREE, "tools/testing/selftests/net/new.sh", "#!/bin/bash\n", "selftests: new")
+    topic(tree.TREE, "four")
+    commit(tree.TREE, "lib/other.c", "/* other */\n", "lib: other")
+    tree.export()
+    dkms.dkms(packaged)
+    said = [line.partition("topics in the package, ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in said if line] == dkms.carried(topics.series()) == [
+        "whole: one",
+        "in part: two (1 of 2 patches)",
+        "not: four (code of the kernel's own)",
+        "tests alone, which need no package: three",
+    ]
 
 
 def test_half_a_patch_is_refused(packaged):

@@ -12,8 +12,8 @@ import re
 import tempfile
 from collections.abc import Collection
 
+from ..series import applied, tree
 from ..series import topics as store
-from ..series import tree
 from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import BUILD, Fail, digest, lock, run, say, whole
@@ -133,11 +133,12 @@ def theirs(base: Base, topics: list[Topic]) -> set[str]:
     names = {path: re.sub(r"^include/(uapi/)?", "", path) for path in headers}
     if not names:
         return set()
-    line = rf"^\s*#\s*include\s+[<\"](uapi/)?({'|'.join(map(re.escape, sorted(set(names.values()))))})[>\"]"
-    said = git(base.repo, "grep", "-E", line, base.commit, "--", "*.[chS]", ":!tools", ":!Documentation", check=False)
+    # For words, not for a pattern: that takes git minutes.
+    words = [word for name in sorted(set(names.values())) for word in ("-e", name)]
+    said = git(base.repo, "grep", "-F", *words, base.commit, "--", "*.[chS]", ":!tools", ":!Documentation", check=False)
     users = [found.split(":", 2)[1:] for found in said.stdout.splitlines()]
     found = {
-        path: [user for user, text in users if re.search(rf"\b{re.escape(name)}[>\"]", text)]
+        path: [user for user, text in users if re.match(rf"\s*#\s*include\s+[<\"](uapi/)?{re.escape(name)}[>\"]", text)]
         for path, name in names.items()
     }
     return {path for path, files in found.items() if files and all(map(ours, files))}
@@ -162,6 +163,29 @@ def sort(topics: list[Topic], more: Collection[str] = ()) -> dict[str, list[str]
             if kernels:
                 out[name] = kernels
     return out
+
+
+def carried(topics: list[Topic]) -> list[str]:
+    """A line each for the topics that the package has, has a part of, and has nothing of.
+
+    It needs no base: sort() refuses what is neither the kernel's own nor the modules'.
+    """
+    whole, part, none, tests = [], [], [], []
+    for topic in topics:
+        code = [files for patch in topic.patches if (files := changed(patch))]
+        mine = [files for files in code if any(map(ours, files))]
+        if topic.experiment:
+            none.append(f"{topic.name} (an experiment)")
+        elif not code:
+            tests.append(topic.name)
+        elif not mine:
+            none.append(f"{topic.name} (code of the kernel's own)")
+        elif len(mine) < len(code):
+            part.append(f"{topic.name} ({len(mine)} of {len(code)} patches)")
+        else:
+            whole.append(topic.name)
+    kinds = {"whole": whole, "in part": part, "not": none, "tests alone, which need no package": tests}
+    return [f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names]
 
 
 def renamed(where: pathlib.Path, suffix: str) -> str:
@@ -205,16 +229,18 @@ def source(base: Base, head: str, place: pathlib.Path, version: str, more: Colle
 def dkms(base: Base) -> pathlib.Path:
     """Make build/knfsd-queue-dkms_VERSION_all.deb; returns its path. Says which patches it cannot have."""
     kernel = release(base)
-    topics = store.proposed(store.series())
+    series = store.series()
+    topics = store.proposed(series)
     tree.check_exported()
     more = theirs(base, topics)
     left = sort(topics, more)
-    version = f"{kernel.split('+')[0]}+{digest(base.key, store.queue_digest(topics), pathlib.Path(__file__))[:8]}"
-    made = BUILD / f"{NAME}-dkms_{version}_all.deb"
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as scratch, lock("source"):
+        head = applied.proposed(base)
+        # Neither a letter nor a selftest makes it another package.
+        version = f"{kernel.split('+')[0]}+{digest(base.key, applied.code(base, head), pathlib.Path(__file__))[:8]}"
+        made = BUILD / f"{NAME}-dkms_{version}_all.deb"
         place = pathlib.Path(scratch)
         place.chmod(0o755)
-        head = tree.apply(base.repo, topics, base.commit)
         source(base, head, place / "usr/src" / f"{NAME}-{version}", version, more)
         words = {"name": NAME, "version": version, "kernel": kernel, "maintainer": tree.ADDRESS}
         scripts = place / "DEBIAN"
@@ -227,5 +253,7 @@ def dkms(base: Base) -> pathlib.Path:
             run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", place, part, env={"SOURCE_DATE_EPOCH": "0"})
     for name, files in left.items():
         say(f"left out: {name}: {', '.join(files)} is the kernel's own, no module")
+    for line in carried(series):
+        say(f"topics in the package, {line}")
     say(f"{made} has {', '.join(MODULES)} for {kernel}: `apt install {made}`, then boot again")
     return made

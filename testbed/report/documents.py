@@ -12,8 +12,9 @@ from ..experiments import experiment as experiments
 from ..experiments import origin, results
 from ..experiments.run import read
 from ..machines import kinds
+from ..packages import dkms
 from ..series.base import PACKAGED, PACKAGES
-from ..series.topics import applied, everything, subject_of
+from ..series.topics import applied, everything, series, subject_of
 from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, project, say
 from . import pictures, tables
@@ -115,6 +116,12 @@ def carried(to: str) -> str:
     return table(["topic", "patches", "there", "of them changed", "how far"], rows, left=(0, 4))
 
 
+def package() -> str:
+    """What `make dkms` says of the topics."""
+    lines = (line.split(": ", 1) for line in dkms.carried(series()))
+    return "\n".join(f"- **{kind.capitalize()}**: {names}" for kind, names in lines)
+
+
 def mutants() -> str:
     """For each topic that has any, how many mutants there are, and what has killed how many."""
     rows = []
@@ -141,7 +148,7 @@ def parts() -> dict[str, dict[str, Part]]:
     tables = {name: functools.partial(headline, name) for name in experiments.shown()}
     return {
         "README.md": {"topics": topics, **tables},
-        **({"docs/installing.md": dict(lanes)} if lanes else {}),
+        "docs/installing.md": {"package": package, **lanes},
         "docs/contributors.md": {"mutants": mutants},
         "docs/maintainers.md": {
             "state": addressees,
