@@ -110,12 +110,16 @@ def test_it_says_of_each_topic_how_much_it_has(packaged, capsys):
     tree.export()
     dkms.dkms(packaged)
     said = [line.partition("topics in the package, ")[2] for line in capsys.readouterr().out.splitlines()]
-    assert [line for line in said if line] == dkms.carried(topics.series()) == [
-        "whole: one",
-        "in part: two (1 of 2 patches)",
-        "not: four (code of the kernel's own)",
-        "tests alone, which need no package: three",
-    ]
+    assert (
+        [line for line in said if line]
+        == dkms.carried(topics.series())
+        == [
+            "whole: one",
+            "in part: two (1 of 2 patches)",
+            "not: four (code of the kernel's own)",
+            "tests alone, which need no package: three",
+        ]
+    )
 
 
 def test_half_a_patch_is_refused(packaged):
