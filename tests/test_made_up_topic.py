@@ -149,6 +149,7 @@ def checkout(tmp_path_factory):
     (work / "topics").mkdir()
     marked = {
         "README.md": ["topics"],
+        "docs/installing.md": ["package"],
         "docs/contributors.md": ["mutants"],
         "docs/maintainers.md": ["state", "upstream", "nfsd-testing"],
     }
