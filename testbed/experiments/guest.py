@@ -14,7 +14,7 @@ from typing import Any
 from .. import schema
 from ..machines import kinds
 from ..series.base import Base
-from ..util import Fail
+from ..util import TOOLS, Fail
 from . import run, sweep
 from .experiment import Experiment, machines
 from .table import Bars, Grid, Point, Result, Table
@@ -94,7 +94,7 @@ def points(experiment: Experiment) -> list[Point]:
 def script(experiment: Experiment, selftests: str) -> str:
     about = experiment.data["guest"]
     every = {name: " ".join(map(str, values)) for name, values in experiment.data.get("sweep", {}).items()}
-    prepare = filled(about.get("prepare", ""), {**every, "selftests": selftests})
+    prepare = filled(about.get("prepare", ""), {**every, "selftests": selftests, "tools": str(TOOLS)})
     lines = ["#!/bin/bash", *([prepare] if prepare else [])]
     for point in points(experiment):
         values = {**{name: str(value) for name, value in point.items()}, "point": sweep.label(point)}

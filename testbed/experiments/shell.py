@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ..series.base import git
 from ..series.topics import SELFTESTS, Topic
-from ..util import digest
+from ..util import TOOLS, digest
 from .experiment import Experiment
 
 # With the comment above it.
@@ -57,5 +57,7 @@ def used(experiment: Experiment) -> dict[str, str]:
     """{piece: key of its text} of what the experiment's guest runs."""
     if not hasattr(experiment.kind, "script"):
         return {}
-    known = pieces(experiment.topics)
-    return {piece: digest(known[piece]) for piece in sorted(run(experiment.kind.script(experiment, ""), known))}
+    known, script = pieces(experiment.topics), experiment.kind.script(experiment, "")
+    found = {piece: digest(known[piece]) for piece in sorted(run(script, known))}
+    tools = [path for path in sorted(TOOLS.iterdir()) if f"{TOOLS}/{path.name}" in script]
+    return found | {f"tools/{path.name}": digest(path) for path in tools}
