@@ -71,6 +71,7 @@ USERLAND = {
     "libmount-dev": "nfsrahead",
     "uuid-dev": "configure asks for it",
     "libblkid-dev": "mountd knows file systems by their UUIDs",
+    "libevent-dev": "configure wants it, whatever is built",
 }
 
 

@@ -59,5 +59,5 @@ def used(experiment: Experiment) -> dict[str, str]:
         return {}
     known, script = pieces(experiment.topics), experiment.kind.script(experiment, "")
     found = {piece: digest(known[piece]) for piece in sorted(run(script, known))}
-    tools = [path for path in sorted(TOOLS.iterdir()) if f"{TOOLS}/{path.name}" in script]
-    return found | {f"tools/{path.name}": digest(path) for path in tools}
+    tools = sorted(set(re.findall(re.escape(f"{TOOLS}/") + r"([\w-]+)", script)))
+    return found | {f"tools/{name}": digest(TOOLS / name) for name in tools}
