@@ -2,8 +2,12 @@
 """tools/nfsd-waits, on lines that a server's trace had, and against what the trace point prints."""
 
 import re
+import signal
 import struct
+import subprocess
 import sys
+import time
+import types
 import xml.etree.ElementTree
 
 import pytest
@@ -97,6 +101,8 @@ def test_the_picture_has_a_bar_for_each_line(tmp_path):
     "words, problem",
     [
         (("0",), "0 seconds: give more than 0"),
+        (("nan",), "nan seconds: give more than 0, and no more than a day"),
+        (("inf",), "inf seconds: give more than 0, and no more than a day"),
         (("--from", "/nowhere/trace"), "/nowhere/trace"),
         (("--from", "/dev/null"), "/dev/null: no line of svc_xprt_dequeue"),
         (("soon",), "invalid float value: 'soon'"),
@@ -111,6 +117,72 @@ def test_it_listens_in_an_instance_of_its_own(waits, tmp_path, monkeypatch):
     monkeypatch.setattr(waits, "TRACING", tmp_path)
     with pytest.raises(waits.Problem, match="is not there: be root"):
         list(waits.record(1))
+
+
+# The program with a directory in the place of tracefs, which makes the files of an instance and, like the kernel, keeps
+# an instance whose trace_pipe somebody has open.
+TRACEFS = """
+import errno, os, pathlib, shutil, sys, types
+
+program, place = map(pathlib.Path, sys.argv[1:3])
+waits = types.ModuleType("nfsd_waits")
+exec(compile(program.read_text(), str(program), "exec"), waits.__dict__)
+waits.TRACING = place
+(place / "events" / waits.EVENT).mkdir(parents=True)
+(place / "instances").mkdir()
+kept = []
+
+def made(path):
+    os.makedirs(path / "events" / waits.EVENT)
+    os.mkfifo(path / "trace_pipe")
+    kept.append(os.open(path / "trace_pipe", os.O_RDWR))
+
+def removed(path):
+    names = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    if names.count(str(path / "trace_pipe")) > 1:
+        raise OSError(errno.EBUSY, "Device or resource busy", str(path))
+    shutil.rmtree(path)
+
+pathlib.Path.mkdir, pathlib.Path.rmdir = made, removed
+sys.argv[1:] = sys.argv[3:]
+waits.main()
+"""
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_its_instance_goes_however_it_ends(tmp_path, number):
+    seconds = "60" if number else "0.1"
+    line = [sys.executable, "-c", TRACEFS, PROGRAM, tmp_path, seconds]
+    program = subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if number:
+        while program.poll() is None and not list(tmp_path.glob("instances/*/events/*/*/enable")):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        program.send_signal(number)
+    out, err = program.communicate()
+    assert not list((tmp_path / "instances").iterdir())
+    assert (program.returncode, out) == (128 + number if number else 1, "")
+    assert err == ("" if number else "nfsd-waits: no connection was served meanwhile\n")
+
+
+def test_its_instance_goes_when_a_line_is_looked_at(waits, monkeypatch):
+    """A signal may come there as well as where it waits."""
+    ends = []
+
+    def lines():
+        try:
+            yield from MIXED
+        finally:
+            ends.append("cleaned up")
+
+    def broken(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(waits, "LOST", types.SimpleNamespace(search=broken))
+    listening = lines()
+    with pytest.raises(KeyboardInterrupt):
+        waits.read(listening, ports=False)
+    assert ends == ["cleaned up"]
 
 
 def printed():
@@ -176,6 +248,11 @@ def test_a_kernel_without_the_family_has_no_clients(waits, monkeypatch):
         raise OSError(2, "No such file or directory")
 
     monkeypatch.setattr(waits, "asked", missing)
+    assert waits.clients() == {}
+
+
+def test_a_kernel_whose_command_is_another_one_has_no_clients(waits, monkeypatch):
+    monkeypatch.setattr(waits, "asked", lambda *_: [{1: b"name\0"}])
     assert waits.clients() == {}
 
 
