@@ -193,6 +193,67 @@ def test_the_numbers_of_netlink_are_those_of_the_series(metrics):
     assert "name: client-get" in spec and "NFSD_CMD_CLIENT_GET" in header
 
 
+def test_a_client_that_is_there_twice_is_one(metrics, monkeypatch):
+    """A dump of many messages may have one again when others come meanwhile."""
+    u32 = struct.Struct("=I").pack
+    of = [(1, bytes([192, 0, 2, 6])), (3, u32(100)), (4, u32(2)), (5, u32(7))] + [(kind, u32(0)) for kind in range(6, 10)]
+    later = [(kind, u32(8)) if kind == 5 else (kind, data) for kind, data in of]
+    monkeypatch.setattr(metrics, "dumped", lambda command, name: [of, later] if command == metrics.CLIENT_GET else [])
+    kernel(metrics, PATCHED)
+    said = read(metrics.collect().text())
+    assert value(said, "nfsd_client_dispatches_total", client="192.0.2.6") == 8
+    assert value(said, "nfsd_client_weight", client="192.0.2.6") == 100
+
+
+def test_a_path_may_have_any_bytes(metrics, monkeypatch):
+    """The collector takes a file of UTF-8 or none of it; and only a newline ends a line of /proc."""
+    odd = b"/srv/caf\xe9\t*\t1\n\tio_read: 5\n\n/srv/a\xe2\x80\xa8b\x0cc\rd\t*\t1\n\tio_read: 7\n\n"
+    kernel(metrics, PATCHED)
+    (metrics.PROC / "fs/nfsd/export_stats").write_bytes(b"# Version 1.1\n" + odd)
+    entries = {metrics.EXPORT_IO_GET: [[(1, b"/srv/caf\xe9\0"), (2, b"*\0"), (6, bytes(4))]], metrics.CLIENT_GET: []}
+    monkeypatch.setattr(metrics, "dumped", lambda command, name: entries[command])
+    said = metrics.collect().text().encode().decode()
+    assert r'nfsd_export_read_bytes_total{export="/srv/caf\\xe9",client="*"} 5' in said
+    assert 'nfsd_export_read_bytes_total{export="/srv/a\u2028b\x0cc\rd",client="*"} 7' in said
+    assert r'nfsd_export_io_mode_info{export="/srv/caf\\xe9",client="*",op="read",mode="default"} 1' in said
+
+
+def test_a_kernel_whose_command_is_another_one_is_left_out(metrics, monkeypatch):
+    monkeypatch.setattr(metrics, "dumped", lambda command, name: [[(1, b"ab"), (77, b"")]])
+    kernel(metrics, PATCHED)
+    text = metrics.collect().text()
+    found = read(text)
+    for source in ("export_io", "clients"):
+        assert value(found, "nfsd_source_available", source=source) == 0
+        assert f"# {source} is not here: the kernel's answer is of a form that this program does not know\n" in text
+
+
+def test_a_dump_that_ends_with_an_error_is_one(metrics):
+    class Kernel:
+        def send(self, _):
+            pass
+
+        def recv(self, _):
+            return struct.pack("=IHHIIi", 20, 3, 2, 1, 0, -90)
+
+    with pytest.raises(OSError, match="Message too long"):
+        metrics.asked(Kernel(), 30, metrics.EXPORT_IO_GET, b"", True)
+
+
+def test_waits_that_may_not_be_seen_do_not_keep_the_rest(metrics, monkeypatch):
+    waits = metrics.program()
+    monkeypatch.setattr(metrics, "program", lambda: waits)
+
+    def record(_):
+        raise PermissionError(13, "Permission denied", "/sys/kernel/tracing")
+
+    monkeypatch.setattr(waits, "record", record)
+    kernel(metrics, PATCHED)
+    text = metrics.collect(2).text()
+    assert "# waits is not here: [Errno 13] Permission denied: '/sys/kernel/tracing'\n" in text
+    assert value(read(text), "nfsd_threads") == 12
+
+
 def run(*words):
     return subprocess.run([sys.executable, PROGRAM, *map(str, words)], text=True, capture_output=True)
 
@@ -258,6 +319,8 @@ def test_the_examples_ask_for_metrics_that_there_are(metrics):
     asked = set(re.findall(r"\bnfsd_(?!waits\b)\w+", text))
     known = set(metrics.METRICS) | {"nfsd_io_plan", "nfsd_io"}
     assert asked <= known and len(asked & set(metrics.METRICS)) >= 7
+    for reasons in re.findall(r'reason[!=]~"([^"]*)"', EXAMPLES.read_text()):
+        assert set(reasons.split("|")) <= set(metrics.REASON)
     for labels in re.findall(r"nfsd_\w+\{([^}]*)\}", EXAMPLES.read_text()):
         assert set(re.findall(r"(\w+)[=!~]+\"", labels)) <= {
             "tier",
