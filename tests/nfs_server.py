@@ -136,7 +136,7 @@ class Server:
         return self.fails.get(operation, 0)
 
     def named(self, directory, name):
-        return b"file:" + name if directory == ROOT and name.decode() in self.files else None
+        return b"file:" + name if directory == ROOT and name.decode(errors="replace") in self.files else None
 
     def data(self, handle):
         return self.files.get(handle.removeprefix(b"file:").decode()) if handle.startswith(b"file:") else None

@@ -285,6 +285,70 @@ def test_a_server_that_goes_away_is_one_line_and_what_was_measured_is_kept(vers,
         assert re.search(r"\n *0 ", out)
 
 
+def test_a_fault_of_the_program_leaves_nothing_either(floor, short, monkeypatch, capsys):
+    with Server() as server:
+        one = short(server, ("0",))
+
+        def broken(*_):
+            raise RuntimeError("a fault")
+
+        monkeypatch.setattr(floor.Run, "beside", broken)
+        monkeypatch.setattr(floor, "SIGNALS", ())
+        with pytest.raises(RuntimeError):
+            floor.measured(one.args)
+        assert left(server) == NOTHING and "create" in server.calls and not capsys.readouterr().err
+
+
+def test_what_was_measured_is_kept_if_nobody_reads_the_text(floor, short, monkeypatch, tmp_path):
+    """As when a terminal is gone."""
+    with Server() as server:
+        one = short(server, ("0",), "--json", tmp_path / "r.json")
+
+        def gone(*_, **__):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(floor, "print", gone, raising=False)
+        monkeypatch.setattr(floor, "SIGNALS", ())
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        with pytest.raises(OSError):
+            floor.measured(one.args)
+        assert left(server) == NOTHING
+    assert json.loads((tmp_path / "r.json").read_text())["steps"][0]["name"] == "0"
+
+
+def test_with_nohup_a_terminal_that_goes_does_not_end_it(floor, short, monkeypatch):
+    with Server() as server:
+        one = short(server, ("0",))
+        known = {}
+        monkeypatch.setattr(floor.signal, "getsignal", lambda number: signal.SIG_IGN)
+        monkeypatch.setattr(floor.signal, "signal", lambda number, what: known.setdefault(number, what))
+        monkeypatch.setattr(floor.signal, "set_wakeup_fd", lambda *_, **__: None)
+        assert floor.measured(one.args) == 0
+    assert known[signal.SIGHUP] is signal.SIG_IGN and callable(known[signal.SIGTERM]) and callable(known[signal.SIGINT])
+
+
+def test_a_name_may_have_any_bytes(tmp_path):
+    """It goes to the server as it was typed, and what is said has it in ASCII where that is all that can be said."""
+    with Server() as server:
+        line = words(server, "--vers", "3", "--file", b"caf\xe9", "--json", tmp_path / "r.json")
+        line = [one if isinstance(one, bytes) else str(one).encode() for one in line]
+        program = [sys.executable.encode(), str(PROGRAM).encode(), *line]
+        done = subprocess.run(program, capture_output=True, env={"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith(rb"nfs-floor: LOOKUP of caf\udce9: the server says NOENT") and not (
+        tmp_path / "r.json"
+    ).exists()
+
+
+def test_it_runs_where_python_is_of_2020():
+    """Client machines have older ones than the servers that the patches are for."""
+    import ast
+
+    text = PROGRAM.read_text()
+    ast.parse(text, feature_version=(3, 9))
+    assert "from __future__ import annotations\n" in text and ".total()" not in text
+
+
 def test_a_server_that_says_nothing_is_given_up(floor, short, monkeypatch):
     """With less patience than the program has, so that nobody waits for it."""
     monkeypatch.setattr(floor, "PATIENCE", 10**9)

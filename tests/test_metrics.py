@@ -196,7 +196,8 @@ def test_the_numbers_of_netlink_are_those_of_the_series(metrics):
 def test_a_client_that_is_there_twice_is_one(metrics, monkeypatch):
     """A dump of many messages may have one again when others come meanwhile."""
     u32 = struct.Struct("=I").pack
-    of = [(1, bytes([192, 0, 2, 6])), (3, u32(100)), (4, u32(2)), (5, u32(7))] + [(kind, u32(0)) for kind in range(6, 10)]
+    of = [(1, bytes([192, 0, 2, 6])), (3, u32(100)), (4, u32(2)), (5, u32(7))]
+    of += [(kind, u32(0)) for kind in range(6, 10)]
     later = [(kind, u32(8)) if kind == 5 else (kind, data) for kind, data in of]
     monkeypatch.setattr(metrics, "dumped", lambda command, name: [of, later] if command == metrics.CLIENT_GET else [])
     kernel(metrics, PATCHED)
