@@ -185,6 +185,15 @@ def test_its_instance_goes_when_a_line_is_looked_at(waits, monkeypatch):
     assert ends == ["cleaned up"]
 
 
+def test_a_kernel_that_does_not_say_how_long_is_told(waits, tmp_path, monkeypatch):
+    monkeypatch.setattr(waits, "TRACING", tmp_path)
+    place = tmp_path / "events" / waits.EVENT
+    place.mkdir(parents=True)
+    (place / "format").write_text('print fmt: "server=%pISpc client=%pISpc flags=%s wakeup-us=%lu", REC->wakeup\n')
+    with pytest.raises(waits.Problem, match="this kernel does not say how long a connection waited"):
+        list(waits.record(1))
+
+
 def printed():
     """What the series has the trace point print: the formats of the patches' newest svc_xprt_dequeue."""
     for topic in reversed(topics.series()):
