@@ -349,6 +349,18 @@ def test_it_runs_where_python_is_of_2020():
     assert "from __future__ import annotations\n" in text and ".total()" not in text
 
 
+def test_sessions_that_could_not_be_ended_are_said(floor, short, monkeypatch):
+    monkeypatch.setattr(floor, "GOODBYE", 10**8)
+    with Server() as server:
+        one = short(server, ("0", "4"), "--vers", "4.1")
+        one.measure()
+        client = one.target.client()
+        client.hello()
+        assert one.target.leave(False) == "" and not set(server.files) - {"big"}
+        assert len(server.sessions) == one.target.sessions == 1
+    assert "No file is left, and sessions until their lease ends: 1." in floor.text(one.result())
+
+
 def test_a_server_that_says_nothing_is_given_up(floor, short, monkeypatch):
     """With less patience than the program has, so that nobody waits for it."""
     monkeypatch.setattr(floor, "PATIENCE", 10**9)
