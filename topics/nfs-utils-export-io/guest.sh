@@ -185,6 +185,10 @@ mkdir "$odd"
 answer '/srv/io/a\040"quoted"\040\134\040back\012slash\040ö' io 1 0
 check "an odd name is in one line of the text" says 0 'a "quoted" \\134 back\\012slash ö' "$nothing" stats
 ODD=$odd check "it is the same in JSON" json 'one(__import__("os").environ["ODD"])["read"] == "buffered"'
+other=$'caf\xe9' # not UTF-8
+mkdir "$EXPORT/$other"
+answer "$EXPORT/$other" io 1 0
+check "a name that is no UTF-8 makes no other JSON" json 'one("/srv/io/caf\\xe9")["read"] == "buffered"'
 for n in {1..300}; do
 	mkdir -p "$EXPORT/$(printf 'x%.0s' {1..200})/$n" && answer "$_" io 2 2 || exit 1
 done
