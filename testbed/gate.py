@@ -32,10 +32,10 @@ RUN: dict[str, Part] = {
     "selftests": selftests.selftests,
     "the README's figures": results.figures,
 }
-# The same, of the series itself.
-DRAWN: dict[str, Part] = {"random loads": judge.gate}
+# The same, of the series itself, for lanes have neither.
+DRAWN: dict[str, Part] = {"programs of user space": tools.tools, "random loads": judge.gate}
 # What takes its time, and is of `make test-all` alone.
-LONG: dict[str, Part] = {"tools": tools.tools, "built in or modules": links.links}
+LONG: dict[str, Part] = {"built in or modules": links.links}
 
 
 def commands(base: Base, tally: Tally) -> None:

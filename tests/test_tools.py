@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Programs of user space in guests: what decides whether they run again, and how their cases are read."""
 
+import dataclasses
 import re
 
 import pytest
@@ -28,20 +29,46 @@ def test_a_case_is_a_line(tmp_path):
     assert tools.read(tmp_path / "none") == {}
 
 
-def test_a_boot_is_of_a_kernel_and_says_its_cases(run, tmp_path, monkeypatch):
-    boots = []
+@pytest.fixture
+def boots(tmp_path, monkeypatch):
+    """What was booted; its cases are the lines of tmp_path/says."""
+    found = []
 
     def boot(made, text, results, *_, **__):
-        boots.append(text.read_text())
+        found.append(text.read_text())
         results.mkdir(parents=True, exist_ok=True)
-        (results / "verdicts").write_text("ok a\nnot ok b\n")
+        (results / "verdicts").write_text((tmp_path / "says").read_text())
 
+    (tmp_path / "says").write_text("ok a\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/nfs-floor").write_text("a program\n")
+    (tmp_path / "root/var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "root/var/lib/dpkg/status").write_text("packages\n")
     monkeypatch.setattr(tools.boot, "boot", boot)
-    monkeypatch.setattr(tools.guest, "root", lambda packages: tmp_path)
+    monkeypatch.setattr(tools.guest, "root", lambda packages: tmp_path / "root")
     monkeypatch.setattr(tools, "BUILD", tmp_path / "build")
-    (tmp_path / "build").mkdir()
-    assert tools.said(run) == {"a": "", "b": "it fails"}
+    monkeypatch.setattr(tools, "TOOLS", tmp_path / "tools")
+    return found
+
+
+def test_a_boot_is_of_a_kernel_and_says_its_cases(run, boots):
+    assert tools.said(run) == {"a": ""}
     assert "KERNEL=base\n" in boots[0]
+
+
+@pytest.mark.parametrize("changed", ["linux", "guest.sh", "tools/nfs-floor", "root/var/lib/dpkg/status"])
+def test_a_boot_is_made_again_when_what_it_depends_on_has_changed(run, boots, tmp_path, changed):
+    assert tools.said(run) == tools.said(run) and len(boots) == 1
+    (tmp_path / changed).write_text("a fault\n")
+    assert tools.said(run) == tools.said(run) and len(boots) == 2
+    other = dataclasses.replace(run, programs=tmp_path / "others")
+    assert tools.said(other) == tools.said(run, again=True) and len(boots) == 4
+
+
+def test_a_boot_with_a_case_that_fails_is_made_each_time(run, boots, tmp_path):
+    (tmp_path / "says").write_text("ok a\nnot ok b\n")
+    assert tools.said(run) == tools.said(run) == {"a": "", "b": "it fails"}
+    assert len(boots) == 2
 
 
 def test_a_topic_of_another_base_has_a_script_of_its_own():

@@ -7,6 +7,7 @@ change are run by guest.sh of each topic.
 
 import concurrent.futures
 import dataclasses
+import json
 import os
 import pathlib
 import shlex
@@ -17,6 +18,7 @@ from ..series import topics as store
 from ..series.base import Base
 from ..util import BUILD, TOOLS, Tally, say
 from . import userland
+from .verdicts import Key, code, keep, kept
 
 SCRIPT = pathlib.Path(__file__).with_suffix(".sh")
 # What each script begins with.
@@ -53,6 +55,21 @@ class Run:
         sourced = [f". /host{shlex.quote(str(path))}" for path in (CASES, self.script)]
         return "\n".join(["#!/bin/bash", *lines, f"KERNEL={self.on}", *sourced]) + "\n"
 
+    def key(self, root: pathlib.Path) -> tuple[Key, ...]:
+        """What decides what the boot says, for it repeats: kernel, root, programs, scripts, and the code that boots."""
+        files = [path for path in sorted(TOOLS.iterdir()) if path.is_file()]
+        packages = root / "var/lib/dpkg/status"
+        return (
+            f"{self.of} on {self.on}",
+            self.image,
+            root.name,
+            *([packages] if packages.is_file() else []),
+            self.programs.name if self.programs else "",
+            *(self.script, CASES, *files),
+            *code("machines"),
+            pathlib.Path(__file__),
+        )
+
 
 def scripts() -> dict[str, pathlib.Path]:
     """{whose programs: the script that a guest runs them by}"""
@@ -76,7 +93,8 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
     say(f"running the programs of {', '.join(wanted)} on {', '.join(kernels)}")
     runs = [Run(of, on, kernels[on], path, programs.get(of)) for of, path in wanted.items() for on in kernels]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        ended = {run: pool.submit(said, run) for run in runs}
+        # Who names one wants to see it run.
+        ended = {run: pool.submit(said, run, again=bool(only)) for run in runs}
     for run, future in ended.items():
         what, see = f"{run.of} on {run.on}", f"see {run.results}"
         found = tally.run(f"the guest that ran {what} is healthy", future.result)
@@ -85,13 +103,19 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
             tally.that(f"{what}: {case}", problem and f"{problem}; {see}")
 
 
-def said(run: Run) -> dict[str, str]:
-    """{case: what is wrong with it} of a boot."""
+def said(run: Run, again: bool = False) -> dict[str, str]:
+    """{case: what is wrong with it} of a boot, which is made unless one that was well is kept; again: all the same."""
+    root = guest.root(PACKAGES)
+    if not again and (path := kept(run.key(root))):
+        return json.loads(path.read_text())
     text = run.results.with_suffix(".sh")
     text.parent.mkdir(parents=True, exist_ok=True)
     text.write_text(run.text)
-    boot.boot(run.image, text, run.results, KINDS[KIND].limit, KIND, root=guest.root(PACKAGES))
-    return read(run.results / "verdicts")
+    boot.boot(run.image, text, run.results, KINDS[KIND].limit, KIND, root=root)
+    found = read(run.results / "verdicts")
+    if found and not any(found.values()):
+        keep(run.key(root), found)
+    return found
 
 
 def read(path: pathlib.Path) -> dict[str, str]:
