@@ -21,7 +21,7 @@ from .series import topics as store
 from .series.base import PACKAGED, PROJECTS, Base
 from .series.topics import Topic
 from .suites import check, conformance, kunit, links, litmus, mutants, own, selftests, tools, verdicts
-from .swarm import judge
+from .swarm import judge, promises
 from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
 Part = Callable[[Base, Tally], object]
@@ -89,18 +89,26 @@ def mailed(base: Base, topics: list[Topic]) -> None:
 SAID: dict[str, Part] = {
     "quoted results": results.quoted,
     "what experiments measure": results.measurable,
-    "commands of the documents": commands,
     "mutants apply": mutants.apply,
 }
+# What waits for others more than it computes: it is made beside RUN.
+BESIDE: dict[str, Part] = {"commands of the documents": commands}
 
 
 def gate(every: bool = False) -> Tally:
     """All that `make test` tests; every: see check.check()."""
-    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN, *DRAWN)
+    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN, *BESIDE, *DRAWN)
     tally = Tally(steps)
+    with fetched():
+        judge_all(tally, every)
+    return tally
+
+
+def judge_all(tally: Tally, every: bool) -> None:
+    """One step after the other."""
     if not lane():
         # These are of the testbed, or of patches that a lane has none of its own of.
-        with tally.step(OWN[0]), fetched():
+        with tally.step(OWN[0]):
             own.tests(tally)
         with tally.step(OWN[1]):
             own.lint(tally)
@@ -108,20 +116,36 @@ def gate(every: bool = False) -> Tally:
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     base = tally.run("a base is found", bases.find)
     if not base:
-        return tally
+        return
     say(f"the base is {base.name}")
     if lane():
         with tally.step("the lane applies"):
             whole(tally, "check.applies", check.applies, base)
     else:
         whole(tally, "check.check", functools.partial(check.check, every=every), base)
-        for name, part in SAID.items():
-            with tally.step(name):
-                whole(tally, name, part, base)
-    for name, part in {**RUN, **({} if lane() else DRAWN)}.items():
+    made(tally, {} if lane() else SAID, base)
+    with beside(tally, {} if lane() else BESIDE, base):
+        made(tally, RUN, base)
+    made(tally, {} if lane() else DRAWN, base)
+
+
+def made(tally: Tally, parts: Mapping[str, Part], base: Base) -> None:
+    for name, part in parts.items():
         with tally.step(name):
             whole(tally, name, part, base)
-    return tally
+
+
+@contextlib.contextmanager
+def beside(tally: Tally, parts: Mapping[str, Part], base: Base) -> Iterator[None]:
+    """Make parts meanwhile. What they take of the time is what is left of them afterwards."""
+    found = Tally()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        ended = {name: pool.submit(whole, found, name, part, base) for name, part in parts.items()}
+        yield
+        for name, future in ended.items():
+            with tally.step(name):
+                future.result()
+    tally.cases += found.cases
 
 
 @contextlib.contextmanager
@@ -132,6 +156,11 @@ def fetched() -> Iterator[None]:
         with contextlib.suppress(Fail):
             bases.find()
             guest.root(store.guest_packages(store.series()))
+            guest.root()
+            if not lane():
+                guest.root(tools.PACKAGES)
+                for wanted in promises.every():
+                    guest.root(wanted.experiment.packages)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(fetch)

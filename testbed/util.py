@@ -55,7 +55,8 @@ def cache() -> pathlib.Path:
 
 
 def say(text: str) -> None:
-    print(f"==> {text}", flush=True)
+    # In one piece, for another thread may say something, too.
+    print(f"==> {text}\n", end="", flush=True)
 
 
 def digest(*parts: str | bytes | pathlib.Path) -> str:
@@ -216,9 +217,11 @@ class Tally:
         """Count a check by what is wrong: nothing, if it is empty."""
         self.cases.append(Case(self.suite, what, str(problems) if problems else ""))
         if problems:
-            print(f"FAIL {what}\n" + "\n".join(f"     {line}" for line in str(problems).splitlines()), flush=True)
+            lines = [f"FAIL {what}", *(f"     {line}" for line in str(problems).splitlines())]
         else:
-            print(f"ok   {what}", flush=True)
+            lines = [f"ok   {what}"]
+        # In one piece, for another thread may say something, too.
+        print("\n".join(lines) + "\n", end="", flush=True)
 
     def run(self, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Count a function that raises Fail when the check does not hold; returns what it returned."""
