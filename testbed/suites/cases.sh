@@ -3,9 +3,6 @@
 # What scripts that run programs in a guest have in common. Sourced. What came of each case is a line of
 # /results/verdicts: ok or not ok, and its name.
 
-# What is mounted here is to ask the server, and not to go around it.
-[ ! -e /sys/module/nfs/parameters/localio_enabled ] || echo N >/sys/module/nfs/parameters/localio_enabled
-
 # check NAME COMMAND…: a case, which is that the command succeeds
 check()
 {

@@ -33,6 +33,9 @@ else
 	mount -t 9p -o $options results /results
 fi
 ip link set lo up
+# What is mounted here is to ask the server, and not to go around it, unless a script says so.
+localio=/sys/module/nfs/parameters/localio_enabled
+[ ! -e $localio ] || echo N >$localio
 cd /tmp
 bash "/host$RUN" </dev/null
 echo $? >/results/exit
