@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """tools/nfsd-waits, on lines that a server's trace had, and against what the trace point prints."""
 
+import functools
 import re
 import signal
 import struct
@@ -153,7 +154,9 @@ waits.main()
 def test_its_instance_goes_however_it_ends(tmp_path, number):
     seconds = "60" if number else "0.1"
     line = [sys.executable, "-c", TRACEFS, PROGRAM, tmp_path, seconds]
-    program = subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # In the background, as CI may be, Ctrl-C is ignored, and children inherit that.
+    default = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    program = subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default)
     if number:
         while program.poll() is None and not list(tmp_path.glob("instances/*/events/*/*/enable")):
             time.sleep(0.01)
