@@ -138,14 +138,14 @@ def made(tally: Tally, parts: Mapping[str, Part], base: Base) -> None:
 @contextlib.contextmanager
 def beside(tally: Tally, parts: Mapping[str, Part], base: Base) -> Iterator[None]:
     """Make parts meanwhile. What they take of the time is what is left of them afterwards."""
-    found = Tally()
+    found = {name: Tally() for name in parts}
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        ended = {name: pool.submit(whole, found, name, part, base) for name, part in parts.items()}
+        ended = {name: pool.submit(whole, found[name], name, part, base) for name, part in parts.items()}
         yield
         for name, future in ended.items():
             with tally.step(name):
                 future.result()
-    tally.cases += found.cases
+                tally.cases += found[name].cases
 
 
 @contextlib.contextmanager
