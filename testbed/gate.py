@@ -121,12 +121,13 @@ def judge_all(tally: Tally, every: bool) -> None:
     if lane():
         with tally.step("the lane applies"):
             whole(tally, "check.applies", check.applies, base)
-    else:
-        whole(tally, "check.check", functools.partial(check.check, every=every), base)
-    made(tally, {} if lane() else SAID, base)
-    with beside(tally, {} if lane() else BESIDE, base):
         made(tally, RUN, base)
-    made(tally, {} if lane() else DRAWN, base)
+        return
+    whole(tally, "check.check", functools.partial(check.check, every=every), base)
+    made(tally, SAID, base)
+    with beside(tally, BESIDE, base):
+        made(tally, RUN, base)
+    made(tally, DRAWN, base)
 
 
 def made(tally: Tally, parts: Mapping[str, Part], base: Base) -> None:

@@ -2,6 +2,7 @@
 """Programs of user space in guests: what decides whether they run again, and how their cases are read."""
 
 import dataclasses
+import functools
 import re
 
 import pytest
@@ -45,29 +46,33 @@ def boots(tmp_path, monkeypatch):
     (tmp_path / "root/var/lib/dpkg").mkdir(parents=True)
     (tmp_path / "root/var/lib/dpkg/status").write_text("packages\n")
     monkeypatch.setattr(tools.boot, "boot", boot)
-    monkeypatch.setattr(tools.guest, "root", lambda packages: tmp_path / "root")
     monkeypatch.setattr(tools, "BUILD", tmp_path / "build")
     monkeypatch.setattr(tools, "TOOLS", tmp_path / "tools")
     return found
 
 
-def test_a_boot_is_of_a_kernel_and_says_its_cases(run, boots):
-    assert tools.said(run) == {"a": ""}
+@pytest.fixture
+def said(tmp_path):
+    return functools.partial(tools.said, root=tmp_path / "root")
+
+
+def test_a_boot_is_of_a_kernel_and_says_its_cases(run, boots, said):
+    assert said(run) == {"a": ""}
     assert "KERNEL=base\n" in boots[0]
 
 
 @pytest.mark.parametrize("changed", ["linux", "guest.sh", "tools/nfs-floor", "root/var/lib/dpkg/status"])
-def test_a_boot_is_made_again_when_what_it_depends_on_has_changed(run, boots, tmp_path, changed):
-    assert tools.said(run) == tools.said(run) and len(boots) == 1
+def test_a_boot_is_made_again_when_what_it_depends_on_has_changed(run, boots, said, tmp_path, changed):
+    assert said(run) == said(run) and len(boots) == 1
     (tmp_path / changed).write_text("a fault\n")
-    assert tools.said(run) == tools.said(run) and len(boots) == 2
+    assert said(run) == said(run) and len(boots) == 2
     other = dataclasses.replace(run, programs=tmp_path / "others")
-    assert tools.said(other) == tools.said(run, again=True) and len(boots) == 4
+    assert said(other) == said(run, again=True) and len(boots) == 4
 
 
-def test_a_boot_with_a_case_that_fails_is_made_each_time(run, boots, tmp_path):
+def test_a_boot_with_a_case_that_fails_is_made_each_time(run, boots, said, tmp_path):
     (tmp_path / "says").write_text("ok a\nnot ok b\n")
-    assert tools.said(run) == tools.said(run) == {"a": "", "b": "it fails"}
+    assert said(run) == said(run) == {"a": "", "b": "it fails"}
     assert len(boots) == 2
 
 

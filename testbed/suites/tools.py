@@ -89,12 +89,12 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
     wanted = {of: path for of, path in scripts().items() if only in ("", of)}
     programs = {of: userland.programs(bases[of]) for of in wanted if of in bases}
     kernels = kernel.kernels(base, kernel.flavour(KIND), only=("base", "patched"))
-    guest.root(PACKAGES)
+    root = guest.root(PACKAGES)
     say(f"running the programs of {', '.join(wanted)} on {', '.join(kernels)}")
     runs = [Run(of, on, kernels[on], path, programs.get(of)) for of, path in wanted.items() for on in kernels]
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         # Who names one wants to see it run.
-        ended = {run: pool.submit(said, run, again=bool(only)) for run in runs}
+        ended = {run: pool.submit(said, run, root, again=bool(only)) for run in runs}
     for run, future in ended.items():
         what, see = f"{run.of} on {run.on}", f"see {run.results}"
         found = tally.run(f"the guest that ran {what} is healthy", future.result)
@@ -103,10 +103,10 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
             tally.that(f"{what}: {case}", problem and f"{problem}; {see}")
 
 
-def said(run: Run, again: bool = False) -> dict[str, str]:
+def said(run: Run, root: pathlib.Path, again: bool = False) -> dict[str, str]:
     """{case: what is wrong with it} of a boot, which is made unless one that was well is kept; again: all the same."""
-    root = guest.root(PACKAGES)
-    if not again and (path := kept(run.key(root))):
+    key = run.key(root)
+    if not again and (path := kept(key)):
         return json.loads(path.read_text())
     text = run.results.with_suffix(".sh")
     text.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def said(run: Run, again: bool = False) -> dict[str, str]:
     boot.boot(run.image, text, run.results, KINDS[KIND].limit, KIND, root=root)
     found = read(run.results / "verdicts")
     if found and not any(found.values()):
-        keep(run.key(root), found)
+        keep(key, found)
     return found
 
 
