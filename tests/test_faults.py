@@ -28,12 +28,19 @@ def test_every_mutant_is_of_a_topic_and_small():
         assert 0 < len(changed) <= 4, path
 
 
-@pytest.mark.parametrize("header, fits", [("", True), ("Selftest: nfsd/a.sh\n", False)])
-def test_a_fault_is_for_its_topic_or_for_the_whole_series(filled, place, header, fits):
-    here = place / "topics/one/mutants"
-    here.mkdir()
+@pytest.mark.parametrize(
+    "where, header, fits",
+    [
+        ("mutants/01-a-fault.patch", "", True),
+        ("mutants/01-a-fault.patch", "Selftest: nfsd/a.sh\n", False),
+        ("swarm/put-back.patch", "", False),
+    ],
+)
+def test_a_fault_is_for_its_topic_or_for_the_whole_series(filled, place, where, header, fits):
+    fault = place / "topics/one" / where
+    fault.parent.mkdir()
     # The second topic changes the line that the fault is about.
-    (here / "01-a-fault.patch").write_text(
+    fault.write_text(
         header + "--- a/net/queue.c\n+++ b/net/queue.c\n@@ -3,3 +3,3 @@\n line 2\n-line three\n+line 3\n line 4\n"
     )
     commit(
