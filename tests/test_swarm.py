@@ -572,7 +572,7 @@ def test_a_topic_without_faults_to_put_back_is_said(tmp_path: pathlib.Path) -> N
 
 def test_each_fault_that_is_put_back_is_in_the_patch_and_there_is_no_other() -> None:
     for one in promises.every():
-        path = mutants.patch(one)
+        path = mutants.put_back(one.topic)
         asked = re.findall(r'put_back\("([a-z0-9-]+)"\)', path.read_text()) if path.is_file() else []
         assert set(asked) == set(one.put_back), path
 

@@ -39,9 +39,9 @@ def faults(topic: Topic) -> list[pathlib.Path]:
     return sorted((topic.home / "mutants").glob("*.patch"))
 
 
-def put_back(topic: Topic) -> list[pathlib.Path]:
+def put_back(topic: Topic) -> pathlib.Path:
     """The patch of faults for the swarm to find, if the topic has one; it is of the whole series, as the swarm is."""
-    return list((topic.home / "swarm").glob("put-back.patch"))
+    return topic.home / "swarm" / "put-back.patch"
 
 
 def recorded(topic: Topic) -> dict[str, list[str]]:
@@ -72,7 +72,8 @@ def mutants(base: Base, tally: Tally, names: Iterable[str] = (), new: bool = Fal
 def apply(base: Base, tally: Tally) -> None:
     """Whether each fault can be put into the series as it is now, as which it may have been judged long ago."""
     tally.suite = "mutants"
-    every = [(topic, fault) for topic in store.series() for fault in (*faults(topic), *put_back(topic))]
+    topics = store.series()
+    every = [(topic, fault) for topic in topics for fault in (*faults(topic), put_back(topic)) if fault.is_file()]
     them: list[verdicts.Key] = [fault for _, fault in every]
     key = "mutants apply", base.key, store.queue_digest(), pathlib.Path(__file__)
     verdicts.counted(tally, functools.partial(applying, base, tally, every), *key, *them)
@@ -83,7 +84,7 @@ def applying(base: Base, tally: Tally, every: Iterable[tuple[Topic, pathlib.Path
         ends = {step.topic.name: step.commit for step in applied.steps(base)}
         patched = applied.commits(base)["patched"]
         for topic, fault in every:
-            commit = patched if scripts(fault) or fault in put_back(topic) else ends[topic.name]
+            commit = patched if scripts(fault) or fault == put_back(topic) else ends[topic.name]
             tally.run(f"{topic.name}/{fault.stem} applies", fits, base, commit, fault)
 
 

@@ -13,14 +13,11 @@ from collections.abc import Iterator
 from ..machines import kernel
 from ..series import applied
 from ..series.base import Base
+from ..suites.mutants import put_back
 from ..util import Fail, Tally, lock, say
 from .guests import Guests
 from .promises import Swarm, Verdict
 from .run import Runner, failing
-
-
-def patch(wanted: Swarm) -> pathlib.Path:
-    return wanted.topic.home / "swarm" / "put-back.patch"
 
 
 def mutants(wanted: Swarm, base: Base, tally: Tally, kind: str, seeds: range, keep: bool = False) -> None:
@@ -38,14 +35,14 @@ def mutants(wanted: Swarm, base: Base, tally: Tally, kind: str, seeds: range, ke
         tally.that(f"{fault} is found: {said}" if said else fault, "" if said else "no seed finds it")
         lines += [fault, f"    {said or f'not found by {len(seeds)} seeds from {seeds[0]}'}"]
     if keep:
-        patch(wanted).with_name("found").write_text("\n".join(lines) + "\n")
+        put_back(wanted.topic).with_name("found").write_text("\n".join(lines) + "\n")
 
 
 def built(wanted: Swarm, base: Base, kind: str) -> pathlib.Path:
     """The kernel that has the faults."""
     with lock("source"):
         patched = applied.commits(base)["patched"]
-        commit = applied.variant(base, patched, "faults that were fixed", patch(wanted).read_text())
+        commit = applied.variant(base, patched, "faults that were fixed", put_back(wanted.topic).read_text())
         return kernel.executable(base, commit, kernel.flavour(kind), f"swarm/{wanted.topic.name}-kernel")
 
 
