@@ -104,7 +104,12 @@ def test_a_fault_may_name_the_selftests_that_have_to_notice_it(tmp_path):
     path.write_text("diff --git a/x b/x\n+Selftest: net/no.sh\n")
     assert mutants.scripts(path) == []
     path.write_text("Selftest: net/fast.sh net/slow.sh\ndiff --git a/x b/x\n")
-    assert mutants.scripts(path) == ["net/fast.sh", "net/slow.sh"]
+    assert mutants.scripts(path) == ["net/fast.sh", "net/slow.sh"] and mutants.machine(path) == "sim"
+    path.write_text("Selftest: net/fast.sh\nMachine: x86\ndiff --git a/x b/x\n")
+    assert mutants.scripts(path) == ["net/fast.sh"] and mutants.machine(path) == "x86"
+    path.write_text("Selftest: net/fast.sh\nMachine: vax\ndiff --git a/x b/x\n")
+    with pytest.raises(Fail, match="vax"):
+        mutants.machine(path)
 
 
 KTAP = "TAP version 13\n1..1\n# 1..2\n# ok 1 one\n# {two} 2 two\n{two} 1 selftests: net: fast.sh\n"
@@ -146,7 +151,8 @@ def guests(tmp_path, monkeypatch):
             fault.write_text("Selftest: net/fast.sh\ndiff --git a/x b/x\n")
         tally = Tally()
         one = types.SimpleNamespace(name="one", home=tmp_path)
-        mutants.by_selftests(base.Base("test", tmp_path, "HEAD"), tally, one, faults, tmp_path / "outcome" / "one")
+        where = tmp_path / "outcome" / "one"
+        mutants.by_selftests(base.Base("test", tmp_path, "HEAD"), tally, one, faults, where, "sim")
         path = tmp_path / "outcome" / "one"
         return {case.name: case.problem for case in tally.cases}, path.read_text() if path.is_file() else ""
 
@@ -176,17 +182,18 @@ def test_only_what_has_not_been_judged_is_judged(tmp_path, monkeypatch):
     home = tmp_path / "mutants"
     home.mkdir()
     for name in ("01-old", "02-new", "03-selftest"):
-        (home / f"{name}.patch").write_text("Selftest: net/x.sh\n" if "self" in name else "\ndiff --git a/x b/x\n")
+        what = "Selftest: net/x.sh\nMachine: x86\n" if "self" in name else "\ndiff --git a/x b/x\n"
+        (home / f"{name}.patch").write_text(what)
     (home / "killed").write_text("00-gone\n    a\n01-old\n    b\n    c\n")
     asked = []
     monkeypatch.setattr(mutants, "BUILD", tmp_path)
     for part in ("by_kunit", "by_selftests"):
         monkeypatch.setattr(
-            mutants, part, lambda *args, part=part: asked.extend((part, fault.stem) for fault in args[3])
+            mutants, part, lambda *args, part=part: asked.extend((part, fault.stem, *args[5:]) for fault in args[3])
         )
     one = types.SimpleNamespace(name="one", home=tmp_path)
     mutants.judge(None, Tally(), one, new=True)
-    assert asked == [("by_kunit", "02-new"), ("by_selftests", "03-selftest")]
+    assert asked == [("by_kunit", "02-new"), ("by_selftests", "03-selftest", "x86")]
     assert (tmp_path / "mutants" / "one").read_text() == "01-old\n    b\n    c\n"
     asked.clear()
     mutants.judge(None, Tally(), one)

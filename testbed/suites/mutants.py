@@ -4,8 +4,8 @@
 A fault in code is the business of the KUnit suites whose .kunitconfig the topic brings, on two CPUs, for some faults
 show only there; one in a litmus test is herd7's. It is put into the series as far as the topic goes, since a later
 topic may replace the code. A patch that begins with `Selftest: nfsd/name.sh` is for that selftest to notice, in a guest
-with the whole series, as the selftests are of the whole series. What killed which is written to build/mutants/TOPIC:
-of KUnit, the cases of the first suite that noticed.
+with the whole series, as the selftests are of the whole series; a line `Machine: x86` says in which. What killed which
+is written to build/mutants/TOPIC: of KUnit, the cases of the first suite that noticed.
 """
 
 import concurrent.futures
@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from ..machines import boot, guest, kernel
+from ..machines import boot, guest, kernel, kinds
 from ..series import applied
 from ..series import topics as store
 from ..series.base import Base, git
@@ -105,10 +105,20 @@ def files_of(base: Base, fault: pathlib.Path) -> list[str]:
     return [line.split("\t")[2] for line in git(base.repo, "apply", "--numstat", fault).stdout.splitlines()]
 
 
+def header(fault: pathlib.Path, word: str) -> list[str]:
+    """What a fault says in a line `word: ...` before its diff."""
+    found = re.search(rf"^{word}: (.+)$", fault.read_text().partition("\ndiff --git ")[0], re.M)
+    return found[1].split() if found else []
+
+
 def scripts(fault: pathlib.Path) -> list[str]:
     """The selftests that a fault names, of which one has to notice it; without any, KUnit has to."""
-    found = re.search(r"^Selftest: (.+)$", fault.read_text().partition("\ndiff --git ")[0], re.M)
-    return found[1].split() if found else []
+    return header(fault, "Selftest")
+
+
+def machine(fault: pathlib.Path) -> str:
+    """The kind of machine that runs them; not each has what a fault is about."""
+    return kinds.named((header(fault, "Machine") or ["sim"])[0]).name
 
 
 def judge(base: Base, tally: Tally, topic: Topic, new: bool = False) -> None:
@@ -123,10 +133,11 @@ def judge(base: Base, tally: Tally, topic: Topic, new: bool = False) -> None:
     outcome.parent.mkdir(parents=True, exist_ok=True)
     outcome.write_text("".join(written(fault, known[fault.stem]) for fault in every if fault.stem in known))
     say(f"{name}: without a fault, then with each of {len(wanted)}")
-    for part in (by_kunit, by_selftests):
-        of_part = [fault for fault in wanted if bool(scripts(fault)) == (part is by_selftests)]
-        if of_part:
-            part(base, tally, topic, of_part, outcome)
+    if of_kunit := [fault for fault in wanted if not scripts(fault)]:
+        by_kunit(base, tally, topic, of_kunit, outcome)
+    others = [fault for fault in wanted if scripts(fault)]
+    for kind in dict.fromkeys(machine(fault) for fault in others):
+        by_selftests(base, tally, topic, [fault for fault in others if machine(fault) == kind], outcome, kind)
     say(f"{outcome} says what killed which")
 
 
@@ -154,9 +165,11 @@ def by_kunit(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path],
             tally.run(f"{name}/{fault.stem}", notice, base, commits[-1], code, fault, outcome, every, limit)
 
 
-def by_selftests(base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path) -> None:
+def by_selftests(
+    base: Base, tally: Tally, topic: Topic, wanted: list[pathlib.Path], outcome: pathlib.Path, kind: str
+) -> None:
     """Judge faults that selftests have to notice: while one guest runs, the next one's kernel is built."""
-    name, what = topic.name, kernel.flavour()
+    name, what = topic.name, kernel.flavour(kind)
     place = kernel.selftests(base)
     topics = store.series()
     root = guest.root(store.guest_packages(topics))
