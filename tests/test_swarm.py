@@ -98,6 +98,19 @@ def test_no_load_of_the_server_takes_too_many_replies() -> None:
         assert server.most_replies(load) * load["seconds"] <= server.REPLIES + 1
 
 
+def test_a_load_of_the_server_has_a_disk() -> None:
+    """Seed 3441 once drew nothing but NULLs."""
+    load = server.draw(3441)
+    assert load["zones"]
+    nulls = {"op": "null", "conns": 1, "burst": 1, "pause_us": 1000}
+    read = {**nulls, "op": "read", "zone": "a", "size": 4096}
+    two = {"threads": 1, "seconds": 1, "zones": {"a": [10]}, "groups": {"g0": nulls, "g1": read}}
+    server.check(two)
+    assert all(new["zones"] for new in server.smaller(two))
+    with pytest.raises(Fail, match="zones: there is none"):
+        server.check({**two, "zones": {}, "groups": {"g0": nulls}})
+
+
 def test_a_case_reads_back_as_the_load_that_it_was_made_of(tmp_path: pathlib.Path) -> None:
     for seed in range(20):
         load = server.draw(seed)

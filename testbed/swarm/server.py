@@ -118,7 +118,7 @@ def once(dice: Dice) -> Load | None:
             "slow_us": dice.between(10_000, 100_000),
         }
     load["zones"] = {name: times for name, times in zones.items() if name in used(load)}
-    if any(time_of(load, one) > 1e9 for one in groups.values()):
+    if not load["zones"] or any(time_of(load, one) > 1e9 for one in groups.values()):
         return None
     if sum(flight(load, one) for one in groups.values()) < threads and dice.chance(0.8):
         return None
@@ -332,6 +332,8 @@ def classes(load: Load) -> dict[str, set[str]]:
 
 def check(load: Load) -> None:
     """What the schema cannot say."""
+    if not load["zones"]:
+        raise Fail("zones: there is none, and so no disk to make: give one, and a group that is not of NULLs")
     for name, one in load["groups"].items():
         if name == SERVER or not name.replace("-", "").replace("_", "").isalnum():
             raise Fail(f"groups.{name}: a name is of letters, digits, '-' and '_', and not {SERVER}")
@@ -376,7 +378,9 @@ def smaller(load: Load) -> Iterator[Load]:
     groups = load["groups"]
     if len(groups) > 1:
         for name in groups:
-            yield but(groups={other: one for other, one in groups.items() if other != name})
+            new = but(groups={other: one for other, one in groups.items() if other != name})
+            if new["zones"]:
+                yield new
     for name, one in groups.items():
         for key in ("start_us", "slow_us", "vers", "proto"):
             if key in one:
