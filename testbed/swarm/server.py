@@ -101,7 +101,7 @@ def draw(seed: int) -> Load:
 
 
 def once(dice: Dice) -> Load | None:
-    """A load; None if it would last too long."""
+    """A load; None if it would last too long, or needs no disk."""
     threads = dice.one_of([1, 1, 2, 4, 4, 8, 16, 16, 16, 32, 64, 128, 256])
     zones = {name: zone(dice) for name in ("a", "b", "c")[: dice.one_of([1, 2, 2, 3])]}
     kinds = [pausing, dice.one_of([window, window, pausing]), dice.one_of([window, flood])]
