@@ -508,7 +508,7 @@ def script(load: Load, side: str, settings: dict[str, Any]) -> str:
     parts = math.lcm(*(len(stages(times)) * len(stage) for times in load["zones"].values() for stage in stages(times)))
     places = list(load["zones"])
     files = {name: one for name, one in load["groups"].items() if "zone" in one}
-    most = max((sum(file_of(one) for one in files.values() if one["zone"] == zone) for zone in places), default=0)
+    most = max(sum(file_of(one) for one in files.values() if one["zone"] == zone) for zone in places)
     blocks = math.ceil((1.1 * most + (24 << 20)) / PAGE / parts) * parts
     clock = f"clock:op=null,burst=1,pause={round(load['seconds'] * 1e6)}us,count=2"
     slow = {name: one for name, one in load["groups"].items() if "slow_us" in one}
@@ -519,7 +519,7 @@ def script(load: Load, side: str, settings: dict[str, Any]) -> str:
             agsize=blocks * PAGE,
             size=blocks * PAGE * len(places),
             start=begin.replace("{threads}", str(load["threads"])),
-            zones=" ".join(f"$EXPORT/{zone}" for zone in places) or "$EXPORT/none",
+            zones=" ".join(f"$EXPORT/{zone}" for zone in places),
             files="\n".join(f"nfsd_file {one['zone']}/{name} {file_of(one)}" for name, one in files.items()),
         )
     )
