@@ -349,7 +349,7 @@ def test_it_runs_where_python_is_of_2020():
 
 
 def test_sessions_that_could_not_be_ended_are_said(floor, short, monkeypatch):
-    monkeypatch.setattr(floor, "GOODBYE", 10**8)
+    monkeypatch.setattr(floor, "GOODBYE", 10**9)
     with Server() as server:
         one = short(server, ("0", "4"), "--vers", "4.1")
         one.measure()
