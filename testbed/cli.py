@@ -5,7 +5,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import sys
 import textwrap
 import types
@@ -23,7 +22,7 @@ from .schema import meant
 from .series import base, post, topics, tree
 from .suites import check, conformance, kunit, litmus, mutants, userland
 from .swarm import coverage, judge
-from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, cache, digest, lane, lock, project, remove, say
 
 # {variable in lower case: its value}
 Arguments = types.SimpleNamespace
@@ -43,8 +42,8 @@ class Variable:
     def value(self, text: str) -> str | int | bool:
         """What the text stands for, which a user gave."""
         known = [str(choice) for choice in self.choices]
-        if not text:
-            raise Fail(f"{self.name}=: has no value; leave {self.name}= out, or say {self.help}")
+        if not text.strip(","):
+            raise Fail(f"{self.name}={text}: has no value; leave {self.name}= out, or say {self.help}")
         if known and text not in known:
             raise Fail(f"{self.name}={text}: not one of {', '.join(known)}{meant(text, known)}")
         if self.choices == FLAG:
@@ -220,7 +219,7 @@ def check_series(args: Arguments) -> int:
     wanted = [topic for topic in topics.series() if topic.name in several(args.t)]
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     if lane():
-        check.applies(base.find(), tally)
+        check.applies(base.find(), tally, wanted or topics.series())
     elif project():
         userland.check(base.find(), tally, wanted or topics.series())
     else:
@@ -409,8 +408,9 @@ def conform(args: Arguments) -> int:
 @command(LTS, BASE, bare=True)
 def clean(_: Arguments) -> None:
     """remove build/"""
-    shutil.rmtree(BUILD, ignore_errors=True)
-    say(f"build/ is gone; tree/ (your work) and the cache (safe to delete: {cache()}) are left")
+    if BUILD.exists():
+        remove(BUILD)
+    say(f"{BUILD.relative_to(ROOT)}/ is gone; tree/ (your work) and the cache (safe to delete: {cache()}) are left")
 
 
 def parse(words: Sequence[str]) -> tuple[Command, Arguments]:
@@ -448,7 +448,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Arguments]:
 
 def offered(found: Command) -> str:
     """The variables that a command has."""
-    names = [f"{variable.name}=" for variable in found.variables]
+    names = [f"{name}=" for name in named(found)]
     return f"there {'are' if len(names) > 1 else 'is'}: {', '.join(names)}" if names else "it has no variable"
 
 
@@ -458,9 +458,22 @@ def of_the_series(found: Command, other: Variable) -> str:
 
 
 def alone(found: Command, args: Arguments) -> contextlib.AbstractContextManager[None]:
-    """Wait for another command that writes the same files of build/; those of another kind of machine are others."""
-    what = f"{found.place}-{getattr(args, 'kind', 'sim')}"
-    return lock(f"{what}-{digest(str(BUILD))}", f"{what} of {BUILD.relative_to(ROOT)}/")
+    """Wait for other commands that write the same files of build/."""
+    stack = contextlib.ExitStack()
+    for place in places(found, args):
+        stack.enter_context(lock(f"{place}-{digest(str(BUILD))}", f"{place} of {BUILD.relative_to(ROOT)}/"))
+    return stack
+
+
+def places(found: Command, args: Arguments) -> list[str]:
+    """What a command writes; a swarm's loads have one place, whatever the machine."""
+    if found.name == "test-all":
+        return [*(f"test-{kind}" for kind in TESTED), "mutants", "conformance", "swarm"]
+    return [f"{found.place}-{args.kind}" if MACHINE.name in named(found) and found.place != "swarm" else found.place]
+
+
+def named(found: Command) -> list[str]:
+    return [variable.name for variable in found.variables]
 
 
 def main() -> None:
@@ -478,5 +491,7 @@ def main() -> None:
     except BrokenPipeError:  # `make help | head`: whoever read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:  # a full disk, a path that cannot be written
+        sys.exit(f"testbed: {error}")
     except KeyboardInterrupt:
         sys.exit("testbed: interrupted; nothing half-made will be used")

@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TextIO, TypeVar
@@ -142,6 +143,8 @@ def lock(name: str, what: str = "") -> Iterator[None]:
             yield
         finally:
             HELD.remove(handle.fileno())
+            # A command that another thread runs meanwhile has got this file, too, and may be waiting for the lock.
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 @contextlib.contextmanager
@@ -156,6 +159,14 @@ def whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
     yield part
     remove(path)
     part.rename(path)
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Have a file say something, of which nobody sees a part. It needs no lock: others may write it meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    part.write_text(text)
+    part.replace(path)
 
 
 def remove(path: pathlib.Path) -> None:
@@ -224,10 +235,13 @@ class Tally:
         print("\n".join(lines) + "\n", end="", flush=True)
 
     def run(self, what: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Count a function that raises Fail when the check does not hold; returns what it returned."""
+        """Count a function that raises Fail when the check does not hold; returns what it returned.
+
+        A full disk is a failure, too.
+        """
         try:
             result = function(*args, **kwargs)
-        except Fail as fail:
+        except (Fail, OSError) as fail:
             self.that(what, fail)
             return None
         self.that(what, "")
@@ -263,8 +277,7 @@ class Tally:
     def close(self, junit: pathlib.Path | None = None) -> int:
         """Print where the time went and the closing line, and write the JUnit file if asked for; the exit status."""
         if self.took and len(self.took) > 1:
-            with whole(cache() / self.KNOWN) as part:
-                part.write_text(json.dumps({**self.durations(), **self.took}))
+            write(cache() / self.KNOWN, json.dumps({**self.durations(), **self.took}))
             print(
                 "\n".join(
                     [

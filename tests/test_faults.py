@@ -200,8 +200,9 @@ def test_only_what_has_not_been_judged_is_judged(tmp_path, monkeypatch):
     assert len(asked) == 3 and (tmp_path / "mutants" / "one").read_text() == ""
     asked.clear()
     (home / "killed").write_text("01-old\n02-new\n03-selftest\n")
-    mutants.judge(None, Tally(), one, new=True)
-    assert not asked
+    tally = Tally()
+    mutants.judge(None, tally, one, new=True)
+    assert not asked and tally.close() == 0
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,20 @@ def test_only_our_own_directory_is_replaced(mailed, place):
     post.post(mailed, "one", "1")
 
 
+@pytest.mark.parametrize("there", ["mail.part", "mail.bundle", "mail.bundle.part"])
+def test_what_has_a_name_that_is_needed_is_not_removed(mailed, place, there):
+    (place / there).write_text("somebody's")
+    with pytest.raises(Fail, match="nothing is overwritten"):
+        post.post(mailed, "one", "1", str(place / "mail"))
+    assert (place / there).read_text() == "somebody's"
+
+
+def test_where_to_write_has_to_be_a_directory(mailed, place):
+    (place / "file").write_text("")
+    with pytest.raises(Fail, match=r"TO=.*/file/mail: .*/file is no directory that you may write to: name another"):
+        post.post(mailed, "one", "1", str(place / "file/mail"))
+
+
 def test_a_patch_that_does_not_apply_is_named_and_nothing_is_left(mailed, ksrc, place):
     commit(ksrc, "net/queue.c", (ksrc / "net/queue.c").read_text().replace("line 20\n", "line XX\n"), "other")
     other = base.from_tree(ksrc)

@@ -516,8 +516,16 @@ def test_the_gate_runs_a_load_again_when_what_decides_it_has_changed(
     assert checked(1) == (2, 0) and checked(1) == (0, 0)
     runner.swarm.path.write_text(runner.swarm.path.read_text() + "# another limit\n")
     assert checked(1) == (2, 0)
-    monkeypatch.setattr(verdicts.Settings, "fresh", True)
+    monkeypatch.setenv(verdicts.FRESH, "1")
     assert checked(1) == (2, 0)
+
+
+def test_what_tests_share_decides_what_a_load_does(tmp_path: pathlib.Path) -> None:
+    for name in ("kselftest/ktap.sh", "nfsd/load", "nfsd/a.sh", "nfsd/far.sh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch(mode=0o644 if name == "nfsd/far.sh" else 0o755)
+    found = sorted(path.name for path in tmp_path.rglob("*") if run.is_tool(path))
+    assert found == ["far.sh", "ktap.sh", "load"]
 
 
 def test_a_failing_load_is_made_small(runner: run.Runner) -> None:

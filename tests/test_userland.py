@@ -167,6 +167,17 @@ def test_each_patch_is_built_and_a_new_warning_fails(stats, builder, capsys):
     assert re.search("make failed with status 2.*\n.*undeclared", problems[1])
 
 
+def test_a_file_that_a_patch_removes_is_gone_where_it_is_built(stats, builder, tmp_path):
+    place = tmp_path / "built"
+    place.mkdir()
+    commit(stats.repo, "utils/ctl/more.h", "int more;\n", "more")
+    added = base.git(stats.repo, "rev-parse", "HEAD").stdout.strip()
+    userland.copy(stats, added, place)
+    assert (place / "utils/ctl/more.h").is_file()
+    userland.copy(stats, stats.commit, place)
+    assert not (place / "utils/ctl/more.h").exists() and (place / "utils/ctl/ctl.c").is_file()
+
+
 def test_a_guest_gets_the_patched_program(stats, builder, monkeypatch):
     monkeypatch.delenv("BASE")
     monkeypatch.setattr(base, "from_package", lambda wanted: stats)

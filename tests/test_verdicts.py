@@ -117,7 +117,7 @@ def test_a_failure_is_not_kept(guests, monkeypatch):
 
 def test_all_are_asked_for_again_if_none_is_to_be_believed(guests, monkeypatch):
     guests()
-    monkeypatch.setattr(verdicts.Settings, "fresh", True)
+    monkeypatch.setenv(verdicts.FRESH, "1")
     assert guests() == ALL
 
 

@@ -101,10 +101,10 @@ def prepare(
     size = shutil.get_terminal_size()
     tests = kernel.selftests(base)
     image = kernel.kernels(base, what, only=(name,))[name].resolve()
-    results = BUILD / "shell"
+    results = BUILD / f"shell-{what.kind.name}"
     remove(results)
     results.mkdir(parents=True)
-    text = BUILD / "shell.sh"
+    text = results.with_suffix(".sh")
     text.write_text(script(topics, what.kind.name, tests, (size.columns, size.lines), "xterm"))
     return results.resolve(), image, text.resolve()
 

@@ -82,7 +82,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
     place = kernel.selftests(base)
     topics = store.series()
     if not only:
-        text = BUILD / "packages.sh"
+        text = BUILD / f"package-{kind}.sh"
         inside = HERE / "kernel.sh"
         lines = ["#!/bin/bash", f"export RELEASE={made.release}", *shell.server(topics, place), f". /host{inside}"]
         text.write_text("\n".join(lines) + "\n")
@@ -93,7 +93,7 @@ def kernels(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
 
 def looked(tally: Tally, image: pathlib.Path, script: pathlib.Path, kind: str) -> None:
     """Boot a machine with what was installed, and count what the script says of it."""
-    results = BUILD / "package"
+    results = BUILD / f"package-{kind}"
     tally.run("the guest with what was installed is healthy", boot.boot, image, script, results, LIMIT, kind)
     said = results / "ktap"
     cases = selftests.ktap(said.read_text()) if said.is_file() else {}

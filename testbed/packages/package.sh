@@ -4,13 +4,13 @@
 set -e
 root=$2
 
-# The files that a package of modules or of a kernel could leave behind, and what is in them.
+# The files and directories that a package of modules or of a kernel could leave behind, and what is in them.
 traces() {
 	(
 		cd "$root"
 		where=(usr/lib/modules usr/src boot etc var/lib/dkms)
 		find "${where[@]}" -type f -print0 | xargs -0 sha256sum
-		find "${where[@]}" -type l -printf '%p -> %l\n'
+		find "${where[@]}" -type l -printf '%p -> %l\n' -o -type d -printf '%p %p/\n'
 	) | sort -k 2
 }
 

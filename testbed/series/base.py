@@ -293,7 +293,7 @@ def version(makefile: str) -> str | None:
 
 
 def from_tree(ksrc: pathlib.Path) -> Base:
-    wanted, path = package(), ksrc.expanduser().resolve()
+    wanted, path = package(), pathlib.Path(os.path.expanduser(ksrc)).resolve()
     if not path.is_dir():
         raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of {wanted.title}")
     if git(path, "rev-parse", "--show-prefix", check=False).stdout != "\n":

@@ -4,6 +4,7 @@
 Nothing is sent, and nothing is signed off: both are for whoever posts it.
 """
 
+import os
 import pathlib
 import re
 import tempfile
@@ -114,9 +115,13 @@ def target(topic: Topic, version: int, to: str | None) -> pathlib.Path:
     """The directory to write to. Only our own is ever replaced."""
     if not to:
         return BUILD / "post" / f"{topic.name}-v{version}"
-    place = pathlib.Path(to).expanduser().resolve()
-    if place.exists() and (not place.is_dir() or any(place.iterdir())) or bundle(place).exists():
+    place = pathlib.Path(os.path.expanduser(to)).resolve()
+    taken = [bundle(place), *(path.with_name(path.name + ".part") for path in (place, bundle(place)))]
+    if place.exists() and (not place.is_dir() or any(place.iterdir())) or any(path.exists() for path in taken):
         raise Fail(f"TO={to}: is there already, and not an empty directory: name another, nothing is overwritten")
+    above = next(path for path in place.parents if path.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise Fail(f"TO={to}: {above} is no directory that you may write to: name another")
     return place
 
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable
 
 from .. import schema
-from ..util import ROOT, Fail, cache, digest, lane, project, whole
+from ..util import ROOT, Fail, cache, digest, lane, project, write
 from . import base as bases
 from .base import git
 
@@ -260,7 +260,7 @@ class Lane:
             return patch
         made = cache() / "ported" / digest(patch, diff) / patch.name
         if not made.is_file():
-            with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place, whole(made) as part:
+            with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
                 (pathlib.Path(place) / patch.name).write_bytes(patch.read_bytes())
                 outside = {"GIT_CEILING_DIRECTORIES": str(pathlib.Path(place).parent)}
                 done = git(
@@ -271,7 +271,7 @@ class Lane:
                         f"{schema.shown(diff)}: does not apply to {schema.shown(patch)}, which has changed since: "
                         f"port the patch again (docs/contributors.md)\n{done.stdout.rstrip()}"
                     )
-                part.write_bytes((pathlib.Path(place) / patch.name).read_bytes())
+                write(made, (pathlib.Path(place) / patch.name).read_text())
         return made
 
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Sequence
 
 from ..machines import kernel
+from ..machines.kinds import KINDS
 from ..series import applied, tree
 from ..series import lane as lanes
 from ..series import topics as store
@@ -98,7 +99,18 @@ def depends(base: Base, commit: str, own: Collection[str]) -> tuple[Key, ...]:
 
 
 def asked(kind: str) -> tuple[Key, ...]:
-    return (kind, *kernel.flavour(kind).fragments, *kernel.suites())
+    words = KINDS[kind].make
+    others = [version(word.partition("=")[2]) for word in words if word.startswith("CC=")]
+    return (kind, *words, *others, *kernel.flavour(kind).fragments, *kernel.suites())
+
+
+def sparse() -> tuple[Key, ...]:
+    return SPARSE, version("sparse")
+
+
+def version(program: str) -> str:
+    """What a compiler or checker says of itself."""
+    return run(program, "--version").stdout
 
 
 def warned(said: str) -> None:
@@ -219,7 +231,7 @@ def read_by(base: Base, commit: str, names: Iterable[str]) -> set[str]:
 
 def before(base: Base, names: Sequence[str]) -> set[str]:
     """What kernel-doc and sparse say of files in the base."""
-    return set(value(lambda: sorted(read_by(base, base.commit, names)), "before", base.key, CODE, SPARSE, *names))
+    return set(value(lambda: sorted(read_by(base, base.commit, names)), "before", base.key, CODE, *sparse(), *names))
 
 
 def static(base: Base, commit: str, names: Sequence[str]) -> None:
@@ -296,11 +308,11 @@ def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
     own = [*sorted((ROOT / "testbed").rglob("*.sh")), *(ROOT / ".ci").glob("run")]
     scripts = [name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")]
-    version = run(SHELLCHECK[0], "--version").stdout
+    judge = version(SHELLCHECK[0])
     for path in [*(base.repo / name for name in scripts), *own]:
         # What a script may source.
         beside = [one for one in sorted(path.parent.glob("*.sh")) if not os.access(one, os.X_OK)]
-        key: tuple[Key, ...] = ("shellcheck", version, CODE, path, *beside)
+        key: tuple[Key, ...] = ("shellcheck", judge, CODE, path, *beside)
         what = f"shellcheck: {path.relative_to(ROOT if path in own else base.repo)}"
         tally.run(what, once, functools.partial(shellcheck, path), *key)
 
@@ -340,7 +352,7 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
                 return
             names = {step.commit: applied.touched(base, step.commit) for step in steps}
         end, all_names = steps[-1].commit, sorted({name for found in names.values() for name in found})
-        key: tuple[Key, ...] = ("static", *depends(base, end, all_names), *asked("sim"), SPARSE)
+        key: tuple[Key, ...] = ("static", *depends(base, end, all_names), *asked("sim"), *sparse())
         with tally.step("checkpatch"):
             applied.checkout(base, end)
             checkpatches(base, steps, tally)
@@ -435,17 +447,21 @@ def users(base: Base, commit: str, of: str, tally: Tally) -> None:
     tally.run(what, once, functools.partial(compile_step, base, commit, [EVERYTHING]), *key)
 
 
-def applies(base: Base, tally: Tally) -> None:
-    """What is checked of a lane: it applies, and what it changes in a patch is clean. What else holds of it is said."""
+def applies(base: Base, tally: Tally, chosen: Collection[Topic] | None = None) -> None:
+    """What is checked of a lane, all of it or of some topics: it applies, and what it changes in a patch is clean.
+
+    What else holds of it is said.
+    """
     tally.suite = "check"
-    topics = store.series()
+    chosen = store.series() if chosen is None else chosen
+    names = {topic.name for topic in chosen}
     with lock("source"):
         if not tally.run(f"the lane applies on {base.name}", applied.commits, base):
             return
-        steps = [step for step in applied.steps(base) if step.patch not in step.topic.own]
+        steps = [step for step in applied.steps(base) if step.topic.name in names and step.patch not in step.topic.own]
         applied.checkout(base, applied.commits(base)["patched"])
         checkpatches(base, steps, tally)
-    for topic in topics:
+    for topic in chosen:
         for name, why in topic.lane(lane()).without.items():
             print(f"     without {topic.name}/{name}: {why}", flush=True)
     for line in lanes.carried():

@@ -127,7 +127,7 @@ def judge(base: Base, tally: Tally, topic: Topic, new: bool = False) -> None:
     known = recorded(topic) if new else {}
     wanted = [fault for fault in every if fault.stem not in known]
     if not wanted:
-        say(f"{name}: all {len(every)} have been judged")
+        tally.that(f"{name}: all {len(every)} have been judged", "")
         return
     outcome = BUILD / "mutants" / name
     outcome.parent.mkdir(parents=True, exist_ok=True)

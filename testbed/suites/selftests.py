@@ -15,7 +15,7 @@ from .. import schema
 from ..machines import boot, guest, kernel
 from ..machines.kinds import KINDS, TESTED, Kind
 from ..series import topics as store
-from ..series.base import Base
+from ..series.base import PACKAGES, Base
 from ..series.topics import Topic, listed
 from ..util import BUILD, Fail, Tally, bar, digest, lane, say
 from .verdicts import Key, code, keep, kept
@@ -26,14 +26,14 @@ LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, str]:
     """{script: why it is not run on this kind of machine, in this lane, or in this mode}"""
     here, found = {kind, f"lts-{lane()}", mode}, {}
-    known = (*TESTED, *modes(topics))
+    known = (*TESTED, *modes(topics), *(f"lts-{version}" for version in PACKAGES if version))
     for path in (topic.home / "left-out" for topic in topics):
         for line in listed(path):
             if len(words := line.split(None, 2)) < 3:
                 raise Fail(f'{schema.shown(path)}: "{line}": a line says where, which script, why: sim,x86 name.sh why')
             where, script, why = words
-            if unknown := [one for one in where.split(",") if one not in known and not one.startswith("lts-")]:
-                raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(known)} and lts-VERSION")
+            if unknown := [one for one in where.split(",") if one not in known]:
+                raise Fail(f"{schema.shown(path)}: {unknown[0]}: not one of {', '.join(known)}")
             if here & set(where.split(",")):
                 found[script] = why
     return found

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Collection
 
 from .. import host
+from ..machines import kernel
 from ..series import applied
 from ..series import base as bases
 from ..series.base import Base, git
@@ -22,12 +23,14 @@ CODE = pathlib.Path(__file__)
 FLAGS = "CFLAGS=-g -O2 -Wall -Wextra"
 # What the base itself says while it is built. It is the last file to be made, so a build that was killed is begun anew.
 BEFORE = ".said"
+# The files of the commit that is there.
+FILES = ".files"
 
 
 def workplace(of: str, base: Base) -> pathlib.Path:
     """The directory in which the project's commits are built; all of the base has been."""
     options = bases.PROJECTS[of].configure
-    place = cache() / "build" / f"{of}-{digest(base.key, FLAGS, *options)}"
+    place = cache() / "build" / f"{of}-{digest(base.key, *built(of))}"
     if not (place / BEFORE).is_file():
         host.setup(host.USERLAND)
         say(f"building {base.name}")
@@ -40,9 +43,19 @@ def workplace(of: str, base: Base) -> pathlib.Path:
     return place
 
 
+def built(of: str) -> tuple[str, ...]:
+    """What a project's programs are made with."""
+    return FLAGS, kernel.compiler(), *bases.PROJECTS[of].configure
+
+
 def copy(base: Base, commit: str, place: pathlib.Path) -> None:
     """Have a commit's files there. What differs is new, so that make makes what it has to, and nothing else."""
     applied.checkout(base, commit)
+    listed, names = place / FILES, git(base.repo, "ls-files").stdout
+    before = listed.read_text().splitlines() if listed.is_file() else []
+    for gone in set(before) - set(names.splitlines()):
+        remove(place / gone)
+    listed.write_text(names)
     run("rsync", "-rlpc", "--exclude=/.git", f"{base.repo}/", place)
 
 
@@ -77,6 +90,7 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic]) -> None:
             tally.that(f"{step.name}: its white space is well", space)
             build = functools.partial(compiles, of, base, step.commit)
             key = (of, base.key, applied.content(base, f"{step.commit}^"), applied.content(base, step.commit), CODE)
+            key += built(of)
             tally.run(f"{step.name}: builds, and no warning is new", once, build, *key)
 
 
@@ -86,7 +100,8 @@ def programs(of: str) -> pathlib.Path:
     base = bases.from_package(wanted)
     with lock("source"):
         commit = applied.commits(base, of)["patched"]
-        made = cache() / "programs" / digest(of, base.key, applied.content(base, commit), *wanted.programs, CODE)
+        content = applied.content(base, commit)
+        made = cache() / "programs" / digest(of, base.key, content, *wanted.programs, *built(of), CODE)
         if not made.is_dir():
             place = workplace(of, base)
             copy(base, commit, place)

@@ -12,16 +12,18 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..util import ROOT, Fail, Tally, cache, digest, run, say, whole
+from ..util import ROOT, Fail, Tally, cache, digest, run, say, write
 
 T = TypeVar("T")
 Key = str | pathlib.Path
 
 
-class Settings:
-    """Whether kept verdicts are believed; `make test-all` asks for each anew."""
+# Set while nothing that is kept is believed, in the commands that this one calls, too: `make test-all` asks anew.
+FRESH = "TESTBED_FRESH"
 
-    fresh = False
+
+def fresh() -> bool:
+    return FRESH in os.environ
 
 
 def place(key: tuple[Key, ...]) -> pathlib.Path:
@@ -31,12 +33,11 @@ def place(key: tuple[Key, ...]) -> pathlib.Path:
 def kept(key: tuple[Key, ...]) -> pathlib.Path | None:
     """The file of a kept verdict, if there is one that is to be believed."""
     path = place(key)
-    return path if path.is_file() and not Settings.fresh else None
+    return path if path.is_file() and not fresh() else None
 
 
 def keep(key: tuple[Key, ...], value: object = None) -> None:
-    with whole(place(key)) as part:
-        part.write_text(json.dumps(value))
+    write(place(key), json.dumps(value))
 
 
 def code(*rooms: str) -> list[pathlib.Path]:

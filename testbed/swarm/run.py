@@ -2,7 +2,6 @@
 """Running loads: a guest for each load and side, as many at once as there are CPUs; each result is kept as it comes."""
 
 import concurrent.futures
-import inspect
 import json
 import os
 import pathlib
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from ..experiments import run as runs
 from ..machines import boot, guest, kernel
 from ..series.base import Base
+from ..suites.verdicts import code, fresh
 from ..util import BUILD, Fail, digest, remove, whole
 from .draw import Load
 from .promises import Figures, Swarm, Verdict, judge
@@ -49,9 +49,10 @@ class Runner:
         self.words = tuple(swarm.experiment.data.get("boot", ()))
         # What decides a figure beside the script. Of the selftests no test does.
         tools = sorted(path for path in pathlib.Path(self.selftests).rglob("*") if is_tool(path))
+        packages = self.root / "var/lib/dpkg/status"
+        tools += [*code("swarm", "machines"), *([packages] if packages.is_file() else [])]
         every = dict.fromkeys(self.kernels.values())
-        figures = inspect.getsource(swarm.world.read)
-        self.keys = {kernel: digest(kernel, figures, self.root.name, *self.words, *tools) for kernel in every}
+        self.keys = {kernel: digest(kernel, self.root.name, *self.words, *tools) for kernel in every}
 
     def script(self, side: str, load: Load) -> str:
         return (TRACED if self.trace else PLAIN) + self.swarm.world.script(load, side, self.swarm.data)
@@ -60,7 +61,7 @@ class Runner:
         """The figures of a load on a side, from what is kept or from a guest."""
         script = self.script(side, load)
         kept = self.place / "kept" / f"{digest(self.keys[self.kernels[side]], side, script)}.json"
-        if kept.is_file() and not self.trace:
+        if kept.is_file() and not self.trace and not fresh():
             return json.loads(kept.read_text())
         where = self.place / f"{name}-{side}"
         text = where.with_suffix(".sh")
@@ -112,7 +113,8 @@ def kernels(base: Base, swarm: Swarm) -> dict[str, pathlib.Path]:
 
 def is_tool(path: pathlib.Path) -> bool:
     """Whether a file of the installed selftests is more than a test: a program, or what tests share."""
-    return path.is_file() and (path.suffix != ".sh" or path.name == "lib.sh")
+    shared = path.parent.name == "kselftest" or not os.access(path, os.X_OK)
+    return path.is_file() and (path.suffix != ".sh" or shared)
 
 
 def failing(verdicts: Iterable[Verdict]) -> list[Verdict]:
