@@ -2,7 +2,6 @@
 """Faults put into the queue, and what is said of them."""
 
 import os
-import pathlib
 import types
 
 import pytest
@@ -14,8 +13,6 @@ from testbed.report import documents
 from testbed.series import base, topics, tree
 from testbed.suites import litmus, mutants
 from testbed.util import Tally
-
-TOP = pathlib.Path(__file__).resolve().parent.parent
 
 
 def test_every_mutant_is_of_a_topic_and_small():
