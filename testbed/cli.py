@@ -8,7 +8,7 @@ import pathlib
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from . import gate, host
 from .experiments import experiment, results
@@ -457,12 +457,13 @@ def of_the_series(found: Command, other: Variable) -> str:
     return f"{found.name} is for the series itself; with {other.name}= there are: {', '.join(have)}"
 
 
-def alone(found: Command, args: Arguments) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def alone(found: Command, args: Arguments) -> Iterator[None]:
     """Wait for other commands that write the same files of build/."""
-    stack = contextlib.ExitStack()
-    for place in places(found, args):
-        stack.enter_context(lock(f"{place}-{digest(str(BUILD))}", f"{place} of {BUILD.relative_to(ROOT)}/"))
-    return stack
+    with contextlib.ExitStack() as stack:
+        for place in places(found, args):
+            stack.enter_context(lock(f"{place}-{digest(str(BUILD))}", f"{place} of {BUILD.relative_to(ROOT)}/"))
+        yield
 
 
 def places(found: Command, args: Arguments) -> list[str]:

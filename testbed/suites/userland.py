@@ -16,7 +16,7 @@ from ..series.base import Base, git
 from ..series.topics import Topic
 from ..util import Fail, Tally, cache, digest, lock, project, remove, run, say, whole
 from .check import apply_all
-from .verdicts import once
+from .verdicts import Key, once
 
 CODE = pathlib.Path(__file__)
 # All that these compilers warn of; a project's own flags leave out some of it for some of its programs.
@@ -89,8 +89,8 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic]) -> None:
             space = git(base.repo, "diff", "--check", f"{step.commit}^", step.commit, check=False).stdout
             tally.that(f"{step.name}: its white space is well", space)
             build = functools.partial(compiles, of, base, step.commit)
-            key = (of, base.key, applied.content(base, f"{step.commit}^"), applied.content(base, step.commit), CODE)
-            key += built(of)
+            contents = applied.content(base, f"{step.commit}^"), applied.content(base, step.commit)
+            key: tuple[Key, ...] = (of, base.key, *contents, CODE, *built(of))
             tally.run(f"{step.name}: builds, and no warning is new", once, build, *key)
 
 
