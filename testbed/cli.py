@@ -467,10 +467,11 @@ def alone(found: Command, args: Arguments) -> Iterator[None]:
 
 
 def places(found: Command, args: Arguments) -> list[str]:
-    """What a command writes; a swarm's loads have one place, whatever the machine."""
+    """What a command writes. Tests and shells of each kind of machine have files of their own, others have not."""
     if found.name == "test-all":
         return [*(f"test-{kind}" for kind in TESTED), "mutants", "conformance", "swarm"]
-    return [f"{found.place}-{args.kind}" if MACHINE.name in named(found) and found.place != "swarm" else found.place]
+    of_kind = found.place in ("test", "shell")
+    return [f"{found.place}-{getattr(args, 'kind', MACHINE.default)}" if of_kind else found.place]
 
 
 def named(found: Command) -> list[str]:

@@ -290,6 +290,25 @@ def test_two_commands_that_write_the_same_files_wait_for_each_other(tmp_path):
     assert other.stdout.readline() == "debug\n" and other.wait() == 0
 
 
+@pytest.mark.parametrize(
+    "words, places",
+    [
+        (["test", "KIND=x86"], ["test-x86"]),
+        (["kunit"], ["test-sim"]),
+        (["shell", "KIND=smp"], ["shell-smp"]),
+        (["swarm", "KIND=debug"], ["swarm"]),
+        (["mutants"], ["mutants"]),
+    ],
+)
+def test_what_a_command_writes(words, places):
+    assert cli.places(*cli.parse(words)) == places
+
+
+def test_all_waits_for_whatever_writes_what_it_does():
+    found = cli.places(*cli.parse(["test-all"]))
+    assert {"test-sim", "test-deb", "mutants", "conformance", "swarm"} <= set(found)
+
+
 def test_what_is_left_out_need_not_fail_on_base(filled, place):
     (place / "topics/one/left-out").write_text("# comment\nx86 slow.sh it is slow\nsim,debug rdma.sh no device\n")
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\nfast.sh: a case: with a colon\n")
