@@ -219,7 +219,7 @@ def check_series(args: Arguments) -> int:
     wanted = [topic for topic in topics.series() if topic.name in several(args.t)]
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     if lane():
-        check.applies(base.find(), tally, wanted or topics.series())
+        check.applies(base.find(), tally, wanted or None)
     elif project():
         userland.check(base.find(), tally, wanted or topics.series())
     else:
@@ -448,7 +448,7 @@ def parse(words: Sequence[str]) -> tuple[Command, Arguments]:
 
 def offered(found: Command) -> str:
     """The variables that a command has."""
-    names = [f"{name}=" for name in named(found)]
+    names = [f"{variable.name}=" for variable in found.variables]
     return f"there {'are' if len(names) > 1 else 'is'}: {', '.join(names)}" if names else "it has no variable"
 
 
@@ -472,10 +472,6 @@ def places(found: Command, args: Arguments) -> list[str]:
         return [*(f"test-{kind}" for kind in TESTED), "mutants", "conformance", "swarm"]
     of_kind = found.place in ("test", "shell")
     return [f"{found.place}-{getattr(args, 'kind', MACHINE.default)}" if of_kind else found.place]
-
-
-def named(found: Command) -> list[str]:
-    return [variable.name for variable in found.variables]
 
 
 def main() -> None:

@@ -175,9 +175,9 @@ def whole(tally: Tally, name: str, part: Part, base: Base) -> None:
 
 def everything(checkouts: Mapping[str, str]) -> int:
     """The gate and all that it leaves out, with nothing taken from what was judged before."""
-    named = {suite: place for suite, place in checkouts.items() if place}
-    if named:
-        conformance.checkouts(named)
+    others = any(checkouts.values())
+    if others:
+        conformance.checkouts(checkouts)
     os.environ[verdicts.FRESH] = "1"
     tally = gate(every=True)
     base = bases.find()
@@ -202,9 +202,9 @@ def everything(checkouts: Mapping[str, str]) -> int:
         whole(tally, "swarm", judge.every, base)
     with tally.step("mutants"):
         whole(tally, "mutants", mutants.mutants, base)
-    if named:
+    if others:
         with tally.step("conformance"):
-            whole(tally, "conformance", functools.partial(conformance.conformance, checkouts=named), base)
+            whole(tally, "conformance", functools.partial(conformance.conformance, given=checkouts), base)
     for version in PACKAGED:
         with tally.step(f"LTS={version}"):
             line = [sys.executable, "-m", "testbed", "test"]
