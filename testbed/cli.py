@@ -174,6 +174,7 @@ def series(args: Arguments) -> None:
     Variable("V", "the number of the version: 1 is the first posting"),
     Variable("TO", "the directory to write to, instead of build/post/TOPIC-vN"),
     Variable("PREVIOUS", "the git ref that holds the version before, instead of posted/TOPIC-vN"),
+    Variable("P", "some of its patches alone, on the base: their numbers, as 1,2,4"),
     KSRC,
     BASE,
     name="post",
@@ -181,8 +182,8 @@ def series(args: Arguments) -> None:
 )
 def make_post(args: Arguments) -> None:
     """write a topic as the messages that would be mailed; nothing is sent"""
-    post.check(args.t, args.v)
-    post.post(base.find(), args.t, args.v, args.to, args.previous)
+    post.check(args.t, args.v, args.p)
+    post.post(base.find(), args.t, args.v, args.to, args.previous, args.p)
 
 
 @command(name="dkms")

@@ -46,9 +46,10 @@ def commands(base: Base, tally: Tally) -> None:
     tally.suite = "commands"
     topics = store.series()
     for topic in topics:
-        on = store.closure(topics, topic.name)
-        posted = functools.partial(mailed, base, on)
-        tally.run(f"make post T={topic.name} V=1", verdicts.once, posted, *mailed_by(base, on))
+        for some in ("", *topic.first):
+            on = post.posted(topics, topic.name, some)
+            what = f"make post T={topic.name} V=1" + (f" P={some}" if some else "")
+            tally.run(what, verdicts.once, functools.partial(mailed, base, on), *mailed_by(base, on))
     if base.packaged:
         tally.run("make dkms", verdicts.once, functools.partial(dkms.dkms, base), *modules_by(base, topics))
     with lock("source"):
@@ -65,7 +66,7 @@ def commands(base: Base, tally: Tally) -> None:
 def mailed_by(base: Base, topics: list[Topic]) -> tuple[verdicts.Key, ...]:
     """What decides that mailed() works: the last of the topics. That it goes onto the others is check's to say."""
     topic = topics[-1]
-    names = " ".join(one.name for one in topics)
+    names = " ".join(post.label(one) for one in topics)
     code = [pathlib.Path(module.__file__) for module in (post, b4, tree) if module.__file__]
     return "post", base.key, names, store.queue_digest([topic]), topic.home / "topic.toml", *code
 
@@ -85,9 +86,15 @@ def mailed(base: Base, topics: list[Topic]) -> None:
         post.write(base, topics, 1, post.blurb(topics[-1], topics, 1), pathlib.Path(place) / "mail")
 
 
+def quoted(base: Base, tally: Tally) -> None:
+    """Results that the README or a letter quotes are of today's series."""
+    results.quoted(base, tally)
+    judge.quoted(base, tally)
+
+
 # What the documents say, for the series itself.
 SAID: dict[str, Part] = {
-    "quoted results": results.quoted,
+    "quoted results": quoted,
     "what experiments measure": results.measurable,
     "mutants apply": mutants.apply,
 }

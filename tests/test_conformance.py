@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """What `make conformance` takes for a checkout, reads from a suite, and calls a new failure."""
 
+import inspect
 import json
 import subprocess
 import sys
+import types
 
 import pytest
 from conftest import Fail
 
-from testbed import util
-from testbed.suites import conformance
+from testbed import gate, util
+from testbed.suites import conformance, verdicts
 
 PYNFS = conformance.SUITES[0]
 
@@ -169,3 +171,25 @@ def test_another_version_than_the_baselines_is_said_first_and_judged_by_the_base
     told = capsys.readouterr().out
     first = "this is 46289c8 of 2023-07-07, the baseline is of 3c14d9e of 2025-04-10: patched is compared with base"
     assert first in told and "not in the baseline" not in told
+
+
+def test_all_hands_on_the_checkouts_and_each_part_takes_what_it_is_given(monkeypatch, tmp_path):
+    """Nothing runs `make test-all` here, which takes most of a day."""
+    called = {}
+
+    def whole(tally, name, part, base):
+        inspect.signature(part).bind(base, tally)
+        called[name] = part
+
+    given = {"pynfs": "/somewhere"}
+    monkeypatch.setenv(verdicts.FRESH, "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gate, "whole", whole)
+    monkeypatch.setattr(gate, "gate", lambda every: util.Tally())
+    monkeypatch.setattr(gate, "BUILD", tmp_path)
+    monkeypatch.setattr(gate.bases, "find", lambda: None)
+    monkeypatch.setattr(gate.conformance, "checkouts", lambda _: None)
+    monkeypatch.setattr(gate.subprocess, "run", lambda *_, **__: types.SimpleNamespace(returncode=0))
+    assert gate.everything(given) == 0
+    assert {"litmus", "mutants", "swarm", "KIND=debian"} <= called.keys()
+    assert called["conformance"].keywords == {"given": given}

@@ -6,7 +6,7 @@ import pytest
 from conftest import Fail, commit, topic
 
 from testbed import host, util
-from testbed.series import base, post, topics, tree
+from testbed.series import applied, base, post, topics, tree
 
 MAINTAINERS = """#!/usr/bin/perl
 print "A Maintainer <a\\@example.org> (maintainer:NET)\\nA Reviewer <r\\@example.org> (reviewer:NET)\\n";
@@ -91,6 +91,46 @@ def test_the_messages_apply_and_give_the_series_tree(mailed, ksrc):
     assert names(one) == ["0000-cover-letter.patch", "0001-NET-spell-three.patch", "0002-NET-spell-twenty.patch"]
     base.git(ksrc, "am", "-q", *sorted(one.glob("000[1-9]-*")), *sorted(two.glob("000[1-9]-*")))
     assert base.git(ksrc, "rev-parse", "HEAD^{tree}").stdout == wanted
+
+
+def test_one_patch_of_a_topic_is_mailed_on_the_base_alone_without_a_letter(mailed, ksrc, capsys):
+    made = post.post(mailed, "one", "1", patches="2")
+    assert made.name == "one-2-v1" and names(made) == ["0001-NET-spell-twenty.patch"]
+    text = (made / "0001-NET-spell-twenty.patch").read_text()
+    assert "Subject: [PATCH] NET: spell twenty" in text and f"base-commit: {mailed.commit}\n" in text
+    base.git(ksrc, "am", "-q", made / "0001-NET-spell-twenty.patch")
+    said = capsys.readouterr().out
+    assert "holds 1 message of one-2 v1" in said and "git tag posted/one-2-v1" in said and "the letter is" not in said
+
+
+def test_some_patches_of_a_topic_have_its_letter_which_wants_a_look(mailed, capsys):
+    made = post.post(mailed, "one", "1", patches="1,2")
+    assert made.name == "one-1-2-v1" and "Subject: [PATCH 0/2] NET: the subject of one" in letter(made)
+    assert "the letter is that of all of one: take out what is of its other patches" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("patches", ["0", "3", "1,1", "1,", "one", "1-2", "01"])
+def test_patches_that_there_are_not(filled, patches):
+    with pytest.raises(Fail, match=f"P={patches}: give numbers of one's patches, as 1,2,4: it has 1 to 2"):
+        post.check("one", "1", patches)
+
+
+def test_what_is_posted_first_is_said_and_compiled_on_the_base_alone(mailed, place, capsys):
+    toml = place / "topics/one/topic.toml"
+    toml.write_text(toml.read_text() + 'first = ["2"]\n')
+    post.post(mailed, "one", "1")
+    assert "before all of it: make post T=one V=1 P=2\n" in capsys.readouterr().out
+    (step,) = applied.first(mailed, topics.series())
+    assert step.name == "one/0002-NET-spell-twenty.patch alone"
+    assert base.git(mailed.repo, "rev-parse", f"{step.commit}^").stdout.strip() == mailed.commit
+
+
+def test_a_second_version_of_some_patches_is_compared_with_the_same(mailed, place):
+    posted(place, "one-2")
+    reworked(place)
+    changed(place)
+    text = (post.post(mailed, "one", "2", patches="2") / "v2-0001-NET-spell-twenty.patch").read_text()
+    assert "Subject: [PATCH v2] NET: spell twenty" in text and "Range-diff" in text
 
 
 def test_the_letter_is_the_topics_without_its_placeholders(mailed):

@@ -90,7 +90,7 @@ def test_an_unknown_name_is_told_what_there_is(tested, name, kind, said):
         (["check", "T=,"], "T=,: has no value; leave T= out, or say a topic"),
         (["series", "LTS=7.3"], "LTS=7.3: there is no such lane; there are: 6.12, nfsd-testing"),
         (["test", "TOPIC=lwq"], "make test: there is no TOPIC= here; there are: KIND=, T=, NOISE=, MODE=, KSRC=, LTS="),
-        (["post", "TOPIC=lwq"], "there is no TOPIC= here; there are: T=, V=, TO=, PREVIOUS=, KSRC="),
+        (["post", "TOPIC=lwq"], "there is no TOPIC= here; there are: T=, V=, TO=, PREVIOUS=, P=, KSRC="),
         (["dkms", "T=lwq"], "make dkms: there is no T= here; it has no variable"),
         (["setup", "T=lwq"], "make setup: there is no T= here; it has no variable"),
         (["mutants", "NEW=yes"], "NEW=yes: not one of 1"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Loads that are drawn: the same for the same seed, judged by what is promised, kept as they come, and made small."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -10,6 +11,7 @@ import types
 import pytest
 
 from testbed import schema
+from testbed.experiments import origin
 from testbed.suites import verdicts
 from testbed.swarm import draw, faults, guests, judge, modes, mutants, paths, promises, report, run, server, shrink
 from testbed.util import Fail, Tally
@@ -385,6 +387,19 @@ def test_a_promise_is_of_its_classes_and_has_a_limit(tmp_path: pathlib.Path) -> 
     assert [one.promise.name for one in short] == ["no later"]
 
 
+def test_what_takes_no_time_alone_has_no_multiple_to_be_held_to(tmp_path: pathlib.Path) -> None:
+    text = TOML.replace('than = "base"\nplus = ["own"]', 'than = "alone"')
+    found = swarm(tmp_path, text + CASE)
+    ran = {side: {"one": {"p50": 3, "alone": 0, "count": 20}} for side in ("base", "patched")}
+    assert promises.judge(found, found.load("small"), ran) == []
+    ran["patched"]["one"]["alone"] = 1
+    assert [one.kept for one in promises.judge(found, found.load("small"), ran)] == [False]
+    # Another side's is held against, whatever it is.
+    ran["base"]["one"].update(p50=0, own=0)
+    ran["patched"]["one"].update(p50=3, own=0)
+    assert [one.kept for one in promises.judge(swarm(tmp_path), found.load("small"), ran)] == [False]
+
+
 def test_of_a_promise_with_a_share_some_groups_may_be_beyond_the_limit(tmp_path: pathlib.Path) -> None:
     text = TOML.replace('name = "no later"', 'name = "mostly"\nshare = 0.5') + CASE
     found, known = swarm(tmp_path, text), swarm(tmp_path, text.replace("[sides]", "[known]\nmostly = 'why'\n[sides]"))
@@ -556,6 +571,45 @@ def test_recorded_swarms_are_among_the_results(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.startswith("the swarm of sunrpc-ready-queue: ")
 
 
+def test_the_report_says_which_seeds_a_rule_was_made_by(runner: run.Runner) -> None:
+    found = report.collected(runner, loads(runner, 1, 2), lambda *_: None)
+    assert "Rules were made" not in report.text(runner.swarm, found)
+    for tuned, said in (([[3, 9], [11, 12]], "none"), ([[2, 9]], "1")):
+        swarm = dataclasses.replace(runner.swarm, data={**runner.swarm.data, "tuned": tuned})
+        assert f"; {said} of these 2 loads is among them" in report.text(swarm, found)
+    assert swarm.tuned(range(1, 12)) == list(range(2, 10))
+
+
+def test_a_quoted_swarm_that_is_stale_fails(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged = origin.Judgement([], [], [])
+    home = types.SimpleNamespace(home=tmp_path, name="one", older=())
+    record = tmp_path / "results/swarm.json"
+    one = types.SimpleNamespace(topic=home, experiment=types.SimpleNamespace(recorded=record))
+    monkeypatch.setattr(promises, "every", lambda: [one])
+    monkeypatch.setattr(judge.origin, "judge", lambda *_: judged)
+
+    def asked() -> list[tuple[str, str]]:
+        tally = Tally()
+        judge.quoted(None, tally)  # type: ignore[arg-type]
+        return [(case.name, str(case.problem)) for case in tally.cases]
+
+    assert asked() == []
+    record.parent.mkdir()
+    record.write_text('{"a-case": {}, "100": {}, "12": {}}')
+    (tmp_path / "figures.toml").write_text('source = "results/other.json"')
+    assert asked() == []
+    (tmp_path / "figures.toml").write_text('source = "counted in results/swarm.json"')
+    what = "the recorded result of the swarm of one, which the cover letter of one quotes, is of today's series"
+    assert asked() == [(what, "")]
+    judged.changed.append("the topic one has changed")
+    again = "record it again: make swarm T=one FROM=12 SEEDS=2 RECORD=1"
+    assert asked() == [(what, f"the topic one has changed\n{again}")]
+    home.older = ("swarm",)
+    assert asked() == [("the recorded result of the swarm of one is of an older series, as topic.toml says", "")]
+
+
 def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "Guests", lambda *_, **__: runner)
     every = loads(runner, 1, 2, 3)
@@ -642,6 +696,7 @@ def test_what_is_kept_is_of_a_kernel_a_machine_and_a_fault(
         (("one", "", "", "", "name", False), "KEEP=NAME goes with SEED="),
         (("one", "", "", "4", "small", False), "KEEP=small: there is such a case"),
         (("one", "", "", "4", "5", False), "KEEP=5: a number is no name"),
+        (("one", "2", "10", "", "", True), "RECORD=1: a rule was made by seed 11 (`tuned` in swarm.toml)"),
         (("one", "", "", "4", "", False, "debug"), "KIND=debug: one is not drawn for it; it is for sim"),
         (("one", "", "", "4", "", False, "", True), "SEED= is one load; SEEDS=, FROM= and MUTANTS= are of many"),
     ],
@@ -650,7 +705,7 @@ def test_what_is_wrong_with_the_command_is_one_line(
     words: tuple, said: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if words[0] == "one":
-        found = swarm(tmp_path)
+        found = swarm(tmp_path, "tuned = [[11, 20]]\n" + TOML + CASE)
         monkeypatch.setattr(promises, "find", lambda _: found)
     with pytest.raises(Fail) as failed:
         judge.swarm(*words)

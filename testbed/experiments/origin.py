@@ -12,7 +12,7 @@ from ..machines import guest, kernel, kinds
 from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base
-from ..util import Fail, digest, run, whole
+from ..util import Fail, digest, run, write
 from . import shell
 from .experiment import Experiment
 
@@ -45,9 +45,8 @@ def path(experiment: Experiment) -> pathlib.Path:
 
 def packages(root: pathlib.Path) -> dict[str, str]:
     """{package: version} of all that a guest's root has installed."""
-    status = root / "var/lib/dpkg/status"
     found = {}
-    for stanza in status.read_text(errors="replace").split("\n\n") if status.is_file() else []:
+    for stanza in "\n".join(path.read_text(errors="replace") for path in guest.packages(root)).split("\n\n"):
         fields = dict(re.findall(r"^(Package|Status|Version): (.+)$", stanza, re.M))
         if fields.get("Status", "").endswith(" installed") and "Version" in fields:
             found[fields["Package"]] = fields["Version"]
@@ -106,11 +105,8 @@ def read(experiment: Experiment) -> Origin | None:
 
 def keep(experiment: Experiment, result: pathlib.Path, origin: Origin) -> None:
     """Put a result and its origin in the place of the recorded ones; interrupted, it leaves the old, or no origin."""
-    text = result.read_text()
-    with whole(experiment.recorded) as part:
-        part.write_text(text)
-    with whole(path(experiment)) as part:
-        part.write_text(json.dumps({"figures": digest(experiment.recorded), **origin}, indent=1) + "\n")
+    write(experiment.recorded, result.read_text())
+    write(path(experiment), json.dumps({"figures": digest(experiment.recorded), **origin}, indent=1) + "\n")
 
 
 def header(experiment: Experiment) -> str:

@@ -88,20 +88,24 @@ def quoted(base: Base, tally: Tally) -> None:
     every = {one.name: one for one in experiments.all_of_them()}
     older = {name for topic in topics.series() for name in topic.older}
     for name, who in experiments.quoted().items():
-        judged = origin.judge(every[name], base)
-        if name in older:
-            say(f"{name} is quoted as it was recorded of an older series: {'; '.join(judged.changed)}")
-            tally.that(
-                f"the recorded result of {name} is of an older series, as topic.toml says",
-                "" if judged.changed else "it is of today's: take it out of `older`, and the remark out of the letter",
-            )
-            continue
+        of_today(name, " and ".join(who), origin.judge(every[name], base), name in older, f"record B={name}", tally)
+
+
+def of_today(name: str, who: str, judged: origin.Judgement, older: bool, again: str, tally: Tally) -> None:
+    """The record `name`, which `who` quotes, is of today's series, or of an older one if it is said to be."""
+    if older:
+        say(f"{name} is quoted as it was recorded of an older series: {'; '.join(judged.changed)}")
         tally.that(
-            f"the recorded result of {name}, which {' and '.join(who)} quotes, is of today's series",
-            "\n".join([*judged.changed, *([f"record it again: make record B={name}"] if judged.changed else [])]),
+            f"the recorded result of {name} is of an older series, as topic.toml says",
+            "" if judged.changed else "it is of today's: take it out of `older`, and the remark out of the letter",
         )
-        if judged.elsewhere:
-            say(f"{name} was recorded elsewhere: {'; '.join(judged.elsewhere)}")
+        return
+    tally.that(
+        f"the recorded result of {name}, which {who} quotes, is of today's series",
+        "\n".join([*judged.changed, *([f"record it again: make {again}"] if judged.changed else [])]),
+    )
+    if judged.elsewhere:
+        say(f"{name} was recorded elsewhere: {'; '.join(judged.elsewhere)}")
 
 
 def figures(base: Base, tally: Tally) -> None:
@@ -115,7 +119,6 @@ def figures(base: Base, tally: Tally) -> None:
 
 def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     """The key of what decides the bytes of an exact result, and whether they are those recorded."""
-    packages = guest.root(experiment.packages) / "var/lib/dpkg/status"
     images = run.kernels(base, experiment)
     tests = run.selftests(base, experiment)
     # Of the selftests' shell what its guest runs; of all else anything may be used. The list names the scripts.
@@ -125,7 +128,7 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
         experiment.content,
         json.dumps(shell.used(experiment)),
         *(f"{path.relative_to(tests)} {digest(path)}" for path in others),
-        packages,
+        *guest.packages(guest.root(experiment.packages)),
         *images.values(),
         *code("experiments", "machines"),
         experiment.recorded,

@@ -14,7 +14,7 @@ from ..machines import boot as machines
 from ..machines import guest, kernel, kinds
 from ..series import applied
 from ..series.base import Base
-from ..util import BUILD, Fail, bar, lock, say, whole
+from ..util import BUILD, Fail, bar, lock, say, write
 from .experiment import Experiment
 from .table import Result
 
@@ -144,8 +144,7 @@ def run(experiment: Experiment, base: Base, out: pathlib.Path | None = None) -> 
     measure = getattr(experiment.kind, "measure", None)
     result = measure(experiment, base, out) if measure else boots(experiment, base, out)
     path = out / f"{experiment.name}.json"
-    with whole(path) as part:
-        part.write_text(getattr(experiment.kind, "dump", dump)(result))
+    write(path, getattr(experiment.kind, "dump", dump)(result))
     return path
 
 

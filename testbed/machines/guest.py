@@ -37,6 +37,12 @@ def place(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     return cache() / "guest" / digest(SUITE, " ".join([*PACKAGES, *more]), STAGE1)
 
 
+def packages(root: pathlib.Path) -> list[pathlib.Path]:
+    """The file that says which packages a root has, and in which versions; none if the root is not of dpkg's."""
+    status = root / "var/lib/dpkg/status"
+    return [status] if status.is_file() else []
+
+
 def root(more: Mapping[str, str] = NOTHING) -> pathlib.Path:
     """The guest's root directory, made if it is not there; with packages beyond PACKAGES it is another one.
 

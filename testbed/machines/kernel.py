@@ -281,7 +281,8 @@ def kernels(
 
 def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
     """Where the cache has the kernel of a commit, once it is built."""
-    key = digest(applied.code(base, commit), compiler(), *what.fragments, what.suites(base, commit), *what.counted)
+    words = (*what.kind.make, what.suites(base, commit), *what.counted)
+    key = digest(applied.code(base, commit), compiler(), *what.fragments, *words)
     return cache() / "kernels" / f"{what.kind.name}-{key}"
 
 

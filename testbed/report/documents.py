@@ -14,7 +14,7 @@ from ..experiments.run import read
 from ..machines import kinds
 from ..packages import dkms
 from ..series.base import PACKAGED, PACKAGES
-from ..series.topics import applied, everything, series, subject_of
+from ..series.topics import Topic, applied, everything, series, subject_of
 from ..suites import mutants as suite
 from ..util import ROOT, Fail, lane, project, say
 from . import pictures, tables
@@ -88,9 +88,15 @@ def state(said: str) -> str:
     return f"[{' '.join(words[:2])}]({words[2]})" if words[0] == "posted" else said
 
 
+def before(topic: Topic) -> str:
+    """What to know before a topic is posted, and which of its patches are posted alone."""
+    alone = ", ".join(f"`P={one}`" for one in topic.first)
+    return topic.posting + (f" ({alone})" if alone else "")
+
+
 def addressees() -> str:
     """For each topic whom it goes to, and what to know before it is posted."""
-    rows = [[topic.name, state(topic.state), ", ".join(topic.lists), topic.posting] for topic in everything()]
+    rows = [[topic.name, state(topic.state), ", ".join(topic.lists), before(topic)] for topic in everything()]
     return table(["topic", "state", "lists", "before it is posted"], rows, left=(0, 1, 2, 3))
 
 

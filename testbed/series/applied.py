@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 
 from ..util import Fail, digest, say
+from . import post, tree
 from . import topics as store
-from . import tree
 from .base import Base, git
 from .topics import Topic
 
@@ -31,7 +31,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        return f"{self.topic.name}/{self.patch.name}"
+        return f"{self.topic.name}/{self.patch.name}" + (" alone" if self.topic.only else "")
 
 
 def branch(base: Base, name: str) -> str:
@@ -75,6 +75,16 @@ def steps(base: Base, topics: Iterable[Topic] | None = None) -> list[Step]:
         found += [Step(topic, patch, made.pop(0)) for patch in topic.patches]
     wanted = None if topics is None else {topic.name for topic in topics}
     return [step for step in found if wanted is None or step.topic.name in wanted]
+
+
+def first(base: Base, topics: Iterable[Topic]) -> list[Step]:
+    """The patches that are posted before all of their topic, on the base and nothing else."""
+    found = []
+    for topic in [post.part(one, some) for one in topics for some in one.first]:
+        head = tree.apply(base.repo, [topic], base.commit, tree.ALONE, letters=False)
+        made = git(base.repo, "rev-list", "--reverse", f"{base.commit}..{head}").stdout.split()
+        found += [Step(topic, patch, commit) for patch, commit in zip(topic.patches, made)]
+    return found
 
 
 def mark(base: Base, topic: str, patched: str) -> str:

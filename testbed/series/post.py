@@ -4,6 +4,7 @@
 Nothing is sent, and nothing is signed off: both are for whoever posts it.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -29,11 +30,32 @@ def number(text: str) -> int:
     return int(text)
 
 
-def check(name: str, version: str) -> None:
-    """Raise Fail for a topic or a version that there is not, or that is not named, before a base is looked for."""
+def part(topic: Topic, patches: str) -> Topic:
+    """The topic with those of its patches alone that P= names by their numbers, as 1,2,4; with all if it is empty."""
+    have = {str(int(path.name[:4])) for path in topic.patches}
+    wanted = patches.split(",") if patches else []
+    if not set(wanted) <= have or len(set(wanted)) < len(wanted):
+        raise Fail(f"P={patches}: give numbers of {topic.name}'s patches, as 1,2,4: it has 1 to {len(have)}")
+    return dataclasses.replace(topic, only=tuple(map(int, wanted)))
+
+
+def posted(topics: list[Topic], name: str, patches: str) -> list[Topic]:
+    """What is mailed, last, behind what it is put on: what the topic depends on, or for a part of it the base alone."""
+    topic = part(store.named(topics, name), patches)
+    return [topic] if patches else store.closure(topics, name)
+
+
+def label(topic: Topic) -> str:
+    """What a posting of the topic, or of a part of it, is called."""
+    return "-".join([topic.name, *map(str, topic.only)])
+
+
+def check(name: str, version: str, patches: str = "") -> None:
+    """Raise Fail for a topic, version or patch that there is not, or that is not named, before a base is looked for."""
     topics = store.series()
     if not name:
         raise Fail(f"which topic? make post T=NAME V=1; there are: {', '.join(topic.name for topic in topics)}")
+    part(store.named(topics, name), patches)
     changelog(store.named(topics, name), number(version))
 
 
@@ -55,10 +77,10 @@ def changelog(topic: Topic, version: int) -> str:
 
 
 def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) -> list[Topic]:
-    """The topic and all it depended on, as the version before had them, unpacked in `place`; none for the first."""
+    """The topic and what it was put on, as the version before had them, unpacked in `place`; none for the first."""
     if version == 1 and not ref:
         return []
-    ref = ref or f"posted/{topic.name}-v{version - 1}"
+    ref = ref or f"posted/{label(topic)}-v{version - 1}"
     if git(ROOT, "rev-parse", "--verify", "-q", f"{ref}^{{commit}}", check=False).returncode:
         raise Fail(
             f"this repository has no {ref}, from which the previous version would be read: "
@@ -68,7 +90,7 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
     if git(ROOT, "archive", "-o", archive, ref, "topics", check=False).returncode:
         raise Fail(f"{ref} has no topics/: PREVIOUS=REF names a commit that has the topic")
     run("tar", "-xf", archive, "-C", place)
-    return store.closure(store.series(checked=False, where=place / "topics"), topic.name)
+    return posted(store.series(checked=False, where=place / "topics"), topic.name, ",".join(map(str, topic.only)))
 
 
 # {what a topic was put on, and the topic's patches: the commit}; who posts one topic after the other applies each once.
@@ -100,7 +122,9 @@ def recipients(base: Base, topic: Topic) -> tuple[list[str], list[str]]:
 
 
 def blurb(topic: Topic, topics: list[Topic], version: int) -> str:
-    """The text of the cover letter."""
+    """The text of the cover letter. One patch of several has none: its message says all."""
+    if len(topic.only) == 1:
+        return ""
     before = [
         f"  {one.subject}" + (f"\n  {one.state.split()[2]}" if one.state.startswith("posted") else "")
         for one in topics
@@ -114,7 +138,7 @@ def blurb(topic: Topic, topics: list[Topic], version: int) -> str:
 def target(topic: Topic, version: int, to: str | None) -> pathlib.Path:
     """The directory to write to. Only our own is ever replaced."""
     if not to:
-        return BUILD / "post" / f"{topic.name}-v{version}"
+        return BUILD / "post" / f"{label(topic)}-v{version}"
     place = pathlib.Path(os.path.expanduser(to)).resolve()
     taken = [bundle(place), *(path.with_name(path.name + ".part") for path in (place, bundle(place)))]
     if place.exists() and (not place.is_dir() or any(place.iterdir())) or any(path.exists() for path in taken):
@@ -130,19 +154,23 @@ def bundle(place: pathlib.Path) -> pathlib.Path:
     return place.with_name(f"{place.name}.bundle")
 
 
-def post(base: Base, name: str, version: str, to: str | None = None, previous: str | None = None) -> pathlib.Path:
+def post(
+    base: Base, name: str, version: str, to: str | None = None, previous: str | None = None, patches: str = ""
+) -> pathlib.Path:
     """Write what would be mailed of version `version` of the topic `name`; returns the directory.
 
-    Raises Fail, before anything is applied, for a topic or version that there is not, work in tree/ that was not
+    patches: those that are mailed, as 1,2,4, on the base alone; all of them, on what they depend on, if it is empty.
+
+    Raises Fail, before anything is applied, for a topic, version or patch that there is not, work in tree/ that was not
     exported, and a later version without changelog or without the version before it.
     """
-    topics = store.series()
-    topic = store.named(topics, name)
+    topics = posted(store.series(), name, patches)
+    topic = topics[-1]
     wanted = number(version)
     place = target(topic, wanted, to)
     text = blurb(topic, topics, wanted)
     tree.check_exported()
-    write(base, store.closure(topics, name), wanted, text, place, previous)
+    write(base, topics, wanted, text, place, previous)
     told(base, topic, wanted, place)
     return place
 
@@ -160,14 +188,17 @@ def write(
             compare = [f"--range-diff={'..'.join(applied(base, old))}"]
         onto, head = applied(base, topics)
         people, lists = recipients(base, topic)
-        with whole(place) as part:
+        with whole(place) as made:
             addresses = [*(f"--to={one}" for one in people), *(f"--cc={one}" for one in lists)]
             named = [f"--subject-prefix={' '.join(['PATCH', *prefix()])}", *([f"-v{wanted}"] if wanted > 1 else [])]
             options = [*compare, *addresses, f"--base={base.commit}", *named]
-            git(base.repo, "format-patch", *FORMAT, "-o", part, *options, f"{onto}..{head}")
-            cover = part / (f"v{wanted}-{store.COVER}" if wanted > 1 else store.COVER)
-            letter = cover.read_text().replace("*** SUBJECT HERE ***", topic.subject)
-            cover.write_text(letter.replace("*** BLURB HERE ***", text))
+            single = ["--no-cover-letter", "--no-numbered"] if len(topic.only) == 1 else []
+            git(base.repo, "format-patch", *FORMAT, *single, "-o", made, *options, f"{onto}..{head}")
+            first = min(made.iterdir())
+            letter = first.read_text()
+            if not single:
+                letter = letter.replace("*** SUBJECT HERE ***", topic.subject)
+                first.write_text(letter.replace("*** BLURB HERE ***", text))
             needed = re.findall(r"^prerequisite-patch-id: (\w+)$", letter, re.M)
             with whole(bundle(place)) as file:
                 b4.bundle(base, topic, wanted, (onto, head), text, (people, lists), needed, file)
@@ -175,7 +206,10 @@ def write(
 
 def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
     """Say what was made and what is left to do."""
-    say(f"{place} holds {len(list(place.glob('*.patch')))} messages of {topic.name} v{version}; nothing was sent")
+    messages = len(list(place.glob("*.patch")))
+    say(f"{place} holds {messages} message{'s' * (messages > 1)} of {label(topic)} v{version}; nothing was sent")
+    if len(topic.only) > 1:
+        say(f"the letter is that of all of {topic.name}: take out what is of its other patches")
     say(
         f"{bundle(place)} holds the same for b4 {b4.SINCE} or later, in a repository that has the base: "
         f"`git fetch {bundle(place)} b4/{topic.name}:b4/{topic.name} && git switch b4/{topic.name} && b4 prep --claim`"
@@ -191,7 +225,9 @@ def told(base: Base, topic: Topic, version: int, place: pathlib.Path) -> None:
     )
     if topic.posting:
         say(f"before you post: {topic.posting}")
+    if topic.first and not topic.only:
+        say("before all of it: " + ", ".join(f"make post T={topic.name} V=1 P={one}" for one in topic.first))
     say(
-        f"once it is posted: `git tag posted/{topic.name}-v{version}`, and "
+        f"once it is posted: `git tag posted/{label(topic)}-v{version}`, and "
         f'state = "posted v{version} LINK" in topics/{topic.name}/topic.toml'
     )

@@ -54,6 +54,7 @@ TOML = schema.table(
     older=schema.STRINGS,
     upstream=schema.mapping(schema.STRING),
     posting=schema.STRING,
+    first=schema.STRINGS,
     carried=schema.table({}, **{name: schema.STRING for name in bases.PACKAGES if name}),
 )
 
@@ -102,8 +103,12 @@ class Topic:
     upstream: dict[str, str]
     # What whoever posts the topic has to know first.
     posting: str
+    # What is posted before all of it, each alone: P= of `make post`.
+    first: tuple[str, ...]
     # {lane: how far the patches were carried there, and what of it was tried}
     carried: dict[str, str]
+    # The numbers of the patches that are meant, if not all are.
+    only: tuple[int, ...] = ()
 
     @property
     def parked(self) -> bool:
@@ -118,7 +123,8 @@ class Topic:
     @property
     def patches(self) -> tuple[pathlib.Path, ...]:
         """The patches in order: its own, or in a lane what the lane has of them."""
-        return self.lane(lane()).patches if lane() else self.own
+        every = self.lane(lane()).patches if lane() else self.own
+        return tuple(path for path in every if not self.only or int(path.name[:4]) in self.only)
 
     def lane(self, version: str) -> "Lane":
         return Lane(self, self.home / bases.of_lane(version).home)

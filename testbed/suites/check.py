@@ -108,6 +108,7 @@ def sparse() -> tuple[Key, ...]:
     return SPARSE, version("sparse")
 
 
+@functools.cache
 def version(program: str) -> str:
     """What a compiler or checker says of itself."""
     return run(program, "--version").stdout
@@ -350,7 +351,8 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
             steps = apply_all(base, tally, chosen)
             if not steps:
                 return
-            names = {step.commit: applied.touched(base, step.commit) for step in steps}
+            first = applied.first(base, chosen)
+            names = {step.commit: applied.touched(base, step.commit) for step in [*first, *steps]}
         end, all_names = steps[-1].commit, sorted({name for found in names.values() for name in found})
         key: tuple[Key, ...] = ("static", *depends(base, end, all_names), *asked("sim"), *sparse())
         with tally.step("checkpatch"):
@@ -362,6 +364,8 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
             if not kept(key):
                 tally.run("kernel-doc and sparse read the base", before, base, all_names)
         with tally.step("each patch compiles"):
+            for step in first:
+                compiles(base, step, names[step.commit], tally)
             for step in steps:
                 compiles(base, step, names[step.commit], tally)
                 brought = all_names if step is steps[-1] else names[step.commit] if every else []

@@ -164,13 +164,12 @@ def depends(
         and ((name := str(path.relative_to(place))) == test or name not in listed_ones or path.name in said)
     ]
     own = [*code("machines"), pathlib.Path(__file__)]
-    packages = root / "var/lib/dpkg/status"
     return (
         "boot",
         kind.name,
         once_read(image, image.stat().st_mtime_ns),
         root.name,
-        *([packages] if packages.is_file() else []),
+        *guest.packages(root),
         *own,
         text.replace(str(place), ""),
         *(f"{path.relative_to(place)} {once_read(path, path.stat().st_mtime_ns)}" for path in files),

@@ -58,12 +58,11 @@ class Run:
     def key(self, root: pathlib.Path) -> tuple[Key, ...]:
         """What decides what the boot says, for it repeats: kernel, root, programs, scripts, and the code that boots."""
         files = [path for path in sorted(TOOLS.iterdir()) if path.is_file()]
-        packages = root / "var/lib/dpkg/status"
         return (
             f"{self.of} on {self.on}",
             self.image,
             root.name,
-            *([packages] if packages.is_file() else []),
+            *guest.packages(root),
             self.programs.name if self.programs else "",
             *(self.script, CASES, *files),
             *code("machines"),

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from ..machines import guest
 from ..util import ROOT, Fail, Tally, cache, digest, run, say, write
 
 T = TypeVar("T")
@@ -55,8 +56,7 @@ def checkout() -> str:
     parts: list[Key] = [sys.version]
     for path in paths:
         parts += [f"{path.relative_to(ROOT)} {os.access(path, os.X_OK)}", path]
-    packages = pathlib.Path("/var/lib/dpkg/status")
-    return digest(*parts, *([packages] if packages.is_file() else []))
+    return digest(*parts, *guest.packages(pathlib.Path("/")))
 
 
 def once(function: Callable[[], object], *key: Key) -> None:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
 
+import json
 from collections.abc import Sequence
 
 from ..experiments import origin
+from ..experiments import results as recorded
 from ..series import base as bases
 from ..series.base import Base
 from ..suites import verdicts
@@ -52,6 +54,8 @@ def swarm(
         return tally.close()
     if record and kind not in ("", wanted.kinds[0]):
         raise Fail(f"RECORD=1: what is recorded is of {wanted.kinds[0]}: leave KIND= out")
+    if record and (tuned := wanted.tuned(drawn)):
+        raise Fail(f"RECORD=1: a rule was made by seed {tuned[0]} (`tuned` in swarm.toml): give seeds that prove it")
     loads = wanted.cases | {str(one): wanted.load(str(one)) for one in drawn}
     base = bases.find()
     made_of = origin.today(wanted.experiment, base)
@@ -71,6 +75,20 @@ def results(of: Sequence[str] = ()) -> None:
     for wanted in promises.every():
         if wanted.experiment.recorded.is_file() and (not of or wanted.topic.name in of):
             print(f"the swarm of {wanted.topic.name}: {origin.judge(wanted.experiment, base)}")
+
+
+def quoted(base: Base, tally: Tally) -> None:
+    """A recorded swarm that its topic's letter quotes has to be of today's series, as any other result."""
+    for wanted in promises.every():
+        quotes = wanted.topic.home / "figures.toml"
+        record = wanted.experiment.recorded
+        if not record.is_file() or not quotes.is_file() or f"results/{record.stem}" not in quotes.read_text():
+            continue
+        name = wanted.topic.name
+        seeds = sorted(int(one) for one in json.loads(record.read_text()) if one.isdigit())
+        again = f"swarm T={name} FROM={seeds[0]} SEEDS={len(seeds)} RECORD=1"
+        judged, older = origin.judge(wanted.experiment, base), "swarm" in wanted.topic.older
+        recorded.of_today(f"the swarm of {name}", f"the cover letter of {name}", judged, older, again, tally)
 
 
 def status(wanted: Swarm, found: report.Found) -> int:

@@ -4,6 +4,7 @@
 import dataclasses
 import pathlib
 import types
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -64,6 +65,8 @@ MAY: dict[str, schema.Schema] = {
     "cases": {"type": "array", "items": CASE},
     # {seed, case or promise with a share: why it fails today}
     "known": schema.mapping(schema.STRING),
+    # [first, last] of seeds that a rule was made by: no evidence for it.
+    "tuned": {"type": "array", "items": {**SEEDS, "minItems": 2, "maxItems": 2}},
     # {fault that the topic's swarm/put-back.patch puts back: what has fixed it}
     "put_back": schema.mapping(schema.STRING),
 }
@@ -137,6 +140,11 @@ class Swarm:
     @property
     def known(self) -> dict[str, str]:
         return self.data.get("known", {})
+
+    def tuned(self, seeds: Iterable[int]) -> list[int]:
+        """Those of `seeds` that a rule was made by."""
+        ranges = [range(first, last + 1) for first, last in self.data.get("tuned", [])]
+        return [seed for seed in seeds if any(seed in one for one in ranges)]
 
     @property
     def put_back(self) -> dict[str, str]:
@@ -288,7 +296,10 @@ def judge(swarm: Swarm, load: Load, ran: dict[str, Figures]) -> list[Verdict]:
             others = {side: figures[group] for side, figures in ran.items() if side != promise.side}
             if min(one.get("count", promise.samples) for one in (own, *others.values())) < promise.samples:
                 continue
-            found.append(verdict(promise, group, own, others))
+            one = verdict(promise, group, own, others)
+            # What takes no simulated time has no multiple to be held to.
+            if one.limit or promise.than not in own:
+                found.append(one)
     return found
 
 

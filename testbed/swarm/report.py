@@ -5,11 +5,11 @@ import json
 import pathlib
 from typing import Any
 
+from .. import util
 from ..experiments import origin
 from ..experiments.experiment import Experiment
 from ..experiments.table import Dots, Table
 from ..report import pictures, tables
-from ..util import whole
 from .promises import NONE, Swarm, Verdict, judge
 from .run import Runner, failing
 
@@ -135,6 +135,10 @@ def text(swarm: Swarm, found: Found) -> str:
     judged = verdicts(swarm, seeds)
     bad = sum(bool(failing(every)) for every in judged.values())
     parts = [f"{len(judged)} loads, seeds {span(seeds)}; {bad} break a promise"] if seeds else []
+    if seeds and swarm.data.get("tuned"):
+        made_by = ", ".join(f"{first} to {last}" for first, last in swarm.data["tuned"])
+        here = len(swarm.tuned(map(int, seeds)))
+        parts.append(f"Rules were made by seeds {made_by}; {here or 'none'} of these {len(seeds)} loads is among them")
     failed = [f"{name} has no figures: {one['failed']}" for name, one in found.items() if "failed" in one]
     for table in shown(swarm, found):
         parts += [table.caption + ":", tables.markdown(table)]
@@ -163,8 +167,7 @@ def write(swarm: Swarm, found: Found, stem: pathlib.Path, made_of: dict[str, Any
     """stem.json, .md, .svg and .png; with an origin if it is a record."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     path = stem.with_suffix(".json")
-    with whole(path) as part:
-        part.write_text(dump(found))
+    util.write(path, dump(found))
     parts = [f"# {swarm.data['title']}"]
     if made_of:
         experiment: Experiment = swarm.experiment

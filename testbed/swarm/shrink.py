@@ -5,7 +5,7 @@ import json
 import pathlib
 from typing import Any
 
-from ..util import say, whole
+from ..util import say, write
 from .draw import Load
 from .promises import Verdict
 from .run import Runner, failing
@@ -57,5 +57,4 @@ def case(name: str, why: str, load: Load) -> str:
 def keep(path: pathlib.Path, added: str) -> None:
     """Put a case at the end of a swarm.toml."""
     old = path.read_text()
-    with whole(path) as part:
-        part.write_text(f"{old.rstrip()}\n\n{added}")
+    write(path, f"{old.rstrip()}\n\n{added}")
