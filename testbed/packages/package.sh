@@ -14,8 +14,9 @@ traces() {
 	) | sort -k 2
 }
 
+# With a terminal of its own apt may keep the root's /dev/pts busy when mmdebstrap unmounts it.
 apt() {
-	DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get -y "$@"
+	DEBIAN_FRONTEND=noninteractive chroot "$root" apt-get -y -o Dpkg::Use-Pty=0 "$@"
 }
 
 case $1 in
