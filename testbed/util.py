@@ -207,6 +207,8 @@ class Tally:
 
     # Seconds that each step took the last time it was made; what is not known here is left out of the forecast.
     KNOWN = "durations.json"
+    # So many failures are said again at the end: whoever sees only a log's last lines sees them.
+    AGAIN = 8
 
     def __init__(self, steps: Sequence[str] = ()) -> None:
         """steps: those that will be made, if what they take is to be said."""
@@ -275,7 +277,7 @@ class Tally:
             return {}
 
     def close(self, junit: pathlib.Path | None = None) -> int:
-        """Print where the time went and the closing line, and write the JUnit file if asked for; the exit status."""
+        """Print where the time went, what failed and the closing line; a JUnit file if asked for; the exit status."""
         if self.took and len(self.took) > 1:
             write(cache() / self.KNOWN, json.dumps({**self.durations(), **self.took}))
             print(
@@ -295,6 +297,11 @@ class Tally:
         if junit:
             write_junit(self.cases, junit)
             say(f"every check is in {junit}")
+        bad = [case for case in self.cases if case.problem]
+        for case in bad[: self.AGAIN]:
+            print(printable(f"FAIL {case.suite}: {case.name}: {case.problem.splitlines()[0][:200]}"))
+        if len(bad) > self.AGAIN:
+            print(f"FAIL and {len(bad) - self.AGAIN} more, above")
         print(f"{self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
 

@@ -179,7 +179,19 @@ def test_every_check_is_in_the_junit_file(tmp_path, capsys):
         "KUnit.suite.case": "",
         "KUnit.suite.other": "failure: fail",
     }
-    assert capsys.readouterr().out.endswith("2 passed, 2 failed\n")
+    again = "FAIL check: this does not: line 1[31m\nFAIL KUnit: suite.other: fail\n"
+    assert capsys.readouterr().out.endswith(f"{again}2 passed, 2 failed\n")
+
+
+def test_the_first_failures_are_said_again_at_the_end(capsys):
+    tally = util.Tally()
+    for number in range(util.Tally.AGAIN + 2):
+        tally.that(f"check {number}", "a problem")
+    capsys.readouterr()
+    tally.close()
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == util.Tally.AGAIN + 2 and said[0] == "FAIL testbed: check 0: a problem"
+    assert said[-2:] == ["FAIL and 2 more, above", "0 passed, 10 failed"]
 
 
 def test_each_kunit_case_counts_and_a_skipped_one_is_a_problem():
