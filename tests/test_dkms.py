@@ -197,6 +197,11 @@ def test_only_the_refusal_that_is_documented_counts():
     assert package.refused("")
 
 
+def test_a_source_that_no_module_of_the_package_has_is_named(packaged):
+    assert dkms.uncompiled(topics.series(), "  CC [M]  net/sunrpc/other.o\n") == ["net/sunrpc/svc.c"]
+    assert dkms.uncompiled(topics.series(), "  CC [M]  net/sunrpc/svc.o\n") == []
+
+
 def test_a_module_that_was_not_built_is_named(tmp_path):
     machine = debian.Machine(tmp_path, "7")
     (tmp_path / "make.log").write_text("svc.c: error: no\n")

@@ -10,7 +10,7 @@ symbol that there is not, and is refused.
 import pathlib
 import re
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from ..series import applied, tree
 from ..series import topics as store
@@ -21,10 +21,12 @@ from ..util import BUILD, Fail, digest, lock, run, say, whole
 NAME = "knfsd-queue"
 # What Debian appends to the version in `uname -r`. Nothing else was tried.
 FLAVOUR = "+deb13-amd64"
-# {module: its directory}: all that know what a connection, a pool or a request of the RPC server looks like.
+# {module: its directory}: all that know what a connection, a pool or a request of the RPC server looks like, and those
+# that the series changes.
 MODULES = {
     "sunrpc": "net/sunrpc",
     "auth_rpcgss": "net/sunrpc/auth_gss",
+    "rpcsec_gss_krb5": "net/sunrpc/auth_gss",
     "rpcrdma": "net/sunrpc/xprtrdma",
     "lockd": "fs/lockd",
     "nfsd": "fs/nfsd",
@@ -41,6 +43,8 @@ HEADERS = (
 )
 # No part of a kernel that Debian builds. KUnit is not configured there.
 PROSE = re.compile(r"^(Documentation|tools)/|^MAINTAINERS$|_kunit\.c$|\.?kunitconfig$|/tests/(Makefile|Kconfig)$")
+# What Debian's configuration leaves out of these modules: it has no NFS_LOCALIO.
+NOT_CONFIGURED = ("fs/nfs/localio.c", "fs/nfsd/localio.c")
 EXPORTED = re.compile(r"^EXPORT_SYMBOL(?:_GPL)?\((svc_\w+)\);", re.M)
 
 KBUILD = """\
@@ -52,7 +56,6 @@ obj-m := net/sunrpc/ fs/lockd/ fs/nfsd/ fs/nfs/
 """
 # Of the directories, what is not in MODULES stays the kernel's own.
 NOT_BUILT = (
-    "CONFIG_RPCSEC_GSS_KRB5",
     "CONFIG_NFS_FS",
     "CONFIG_NFS_V2",
     "CONFIG_NFS_V3",
@@ -163,6 +166,14 @@ def sort(topics: list[Topic], more: Collection[str] = ()) -> dict[str, list[str]
             if kernels:
                 out[name] = kernels
     return out
+
+
+def uncompiled(topics: Iterable[Topic], log: str) -> list[str]:
+    """The sources that a patch of the package changes, and that no module has by dkms's make.log."""
+    patched = {path for topic in topics for patch in topic.patches for path in changed(patch) if ours(path)}
+    made = set(re.findall(r"^ *CC \[M\] +(\S+)\.o$", log, re.M))
+    sources = {path for path in patched if path.endswith(".c")}.difference(NOT_CONFIGURED)
+    return sorted(path for path in sources if path[:-2] not in made)
 
 
 def carried(topics: list[Topic]) -> list[str]:

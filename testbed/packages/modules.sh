@@ -34,7 +34,7 @@ ours_is_refused() {
 }
 
 {
-	for module in sunrpc auth_rpcgss rpcrdma lockd nfsd nfsv4; do
+	for module in sunrpc auth_rpcgss rpcsec_gss_krb5 rpcrdma lockd nfsd nfsv4; do
 		check "$module is the package's" loaded $module
 	done
 	check "the RPC server's modules can be unloaded" unload

@@ -39,6 +39,8 @@ def modules(base: Base, tally: Tally, only: Collection[str] = (), noise: int = 0
         return
     for module in dkms.MODULES:
         tally.run(f"dkms has built and installed {module}", built, machine, module)
+    missing = dkms.uncompiled(store.proposed(topics), machine.said("make.log"))
+    tally.that("each source that a patch changes is part of a module", ", ".join(missing))
     tally.that("dkms refuses to build it for another kernel", refused(machine.said("other.log")))
     tally.that("purging it leaves no trace", traces(machine.said("before"), machine.said("after")))
     if not only:
