@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """tools/nfs-floor, against a small server in memory that can misbehave."""
 
+import functools
 import json
 import re
 import signal
@@ -254,7 +255,9 @@ def test_bulk_may_write_into_its_own_file_alone(short, vers):
 def test_a_signal_ends_it_and_nothing_is_left(vers, number, when):
     with Server(service=0.0002) as server:
         line = [sys.executable, PROGRAM, *map(str, words(server, "--vers", vers, "--rate", 1000))]
-        program = subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # nohup, or a shell's background, has some of them ignored, and this inherits it.
+        heeded = functools.partial(signal.signal, number, signal.SIG_DFL)
+        program = subprocess.Popen(line, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heeded)
         while server.calls.count(when) < 20 and program.poll() is None:
             time.sleep(0.01)
         program.send_signal(number)
