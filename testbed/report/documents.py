@@ -123,8 +123,8 @@ def carried(to: str) -> str:
 
 
 def package() -> str:
-    """What `make dkms` says of the topics."""
-    lines = (line.split(": ", 1) for line in dkms.carried(series()))
+    """The modules of the package that `make dkms` makes, and what it has of each topic."""
+    lines = [("modules", ", ".join(dkms.MODULES)), *(line.split(": ", 1) for line in dkms.carried(series()))]
     return "\n".join(f"- **{kind.capitalize()}**: {names}" for kind, names in lines)
 
 
