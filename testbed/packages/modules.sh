@@ -9,7 +9,11 @@ own=$(echo /var/lib/dkms/*/original_module/"$(uname -r)"/x86_64)
 
 unload() {
 	umount /proc/fs/nfsd /var/lib/nfs/rpc_pipefs 2>/dev/null
-	modprobe -r nfsd nfsv4 nfsv3 nfs lockd rpcrdma rpcsec_gss_krb5 auth_rpcgss sunrpc 2>/dev/null
+	# What rpcsec_gss_krb5 has of auth_rpcgss it gives back only after a grace period.
+	for _ in 1 2 3; do
+		modprobe -r nfsd nfsv4 nfsv3 nfs lockd rpcrdma rpcsec_gss_krb5 auth_rpcgss sunrpc 2>/dev/null && break
+		sleep 1
+	done
 	! grep -q '^sunrpc ' /proc/modules
 }
 
