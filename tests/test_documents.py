@@ -98,6 +98,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
         "left-out",
         "fails-on-base",
         "fails-on-base.x86",
+        "fails-on-base.sim",
         "patches",
         "mutants",
         "experiments",
