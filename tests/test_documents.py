@@ -274,11 +274,13 @@ def test_files_and_lines_are_counted(one):
     for name in ("01-a.patch", "02-b.patch", "killed"):
         (one / "mutants" / name).write_text("")
     (one / "fails-on-base").write_text("# Why\na.sh: one\na.sh: two\nb.sh: one\n")
+    (one / "fails-on-base.sim").write_text("# Why\na.sh: three\n")
     quoted(
         one,
-        "So 2 and 2 it.",
-        '[[quote]]\ntext = "So # and # it"\n'
-        'figures = [{ files = ["mutants/*.patch"] }, { lines = "fails-on-base", begin = "a.sh: " }]\n',
+        "So 2 and 2 and 3 it.",
+        '[[quote]]\ntext = "So # and # and # it"\n'
+        'figures = [{ files = ["mutants/*.patch"] }, { lines = "fails-on-base", begin = "a.sh: " }, '
+        '{ lines = "fails-on-base*", begin = "a.sh: " }]\n',
     )
     assert figures.problems() == []
 

@@ -151,7 +151,8 @@ def number(topic: Topic, figure: dict[str, Any]) -> float:
     if "files" in figure:
         return sum(1 for pattern in figure["files"] for _ in topic.home.glob(pattern))
     if "lines" in figure:
-        return sum(line.startswith(figure.get("begin", "")) for line in listed(topic.home / figure["lines"]))
+        paths = topic.home.glob(figure["lines"])
+        return sum(line.startswith(figure.get("begin", "")) for path in paths for line in listed(path))
     values = recorded(topic, figure)
     if "over" in figure:
         others = recorded(topic, merged(figure, figure["over"]))
