@@ -322,6 +322,15 @@ def test_what_is_left_out_need_not_fail_on_base(filled, place):
     assert suites.fails_on_base(found, "sim") == {"slow.sh: a case", "fast.sh: a case: with a colon"}
 
 
+def test_what_ends_the_kernel_is_left_out_on_the_base_alone(filled, place):
+    (place / "topics/one/left-out").write_text("debian-base fast.sh it oopses\n")
+    (place / "topics/two/fails-on-base").write_text("fast.sh: a case\n")
+    found = topics.series()
+    assert suites.left_out(found, "debian", on="base") == {"fast.sh": "it oopses"}
+    assert not suites.left_out(found, "debian") and not suites.left_out(found, "x86", on="base")
+    assert not suites.fails_on_base(found, "debian") and suites.fails_on_base(found, "x86") == {"fast.sh: a case"}
+
+
 def test_a_lane_has_a_list_of_its_own_of_what_fails_on_base(filled, place, monkeypatch):
     (place / "topics/one/fails-on-base").write_text("fast.sh: one\nmodes.sh: one\n")
     (place / "topics/two/fails-on-base").write_text("slow.sh: a case\n")

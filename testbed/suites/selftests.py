@@ -23,10 +23,14 @@ from .verdicts import Key, code, keep, kept
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
 
 
-def left_out(topics: Collection[Topic], kind: str, mode: str = "") -> dict[str, str]:
-    """{script: why it is not run on this kind of machine, in this lane, or in this mode}"""
-    here, found = {kind, f"lts-{lane()}", mode}, {}
-    known = (*TESTED, *modes(topics), *(f"lts-{version}" for version in PACKAGES if version))
+def left_out(topics: Collection[Topic], kind: str, mode: str = "", on: str = "patched") -> dict[str, str]:
+    """{script: why it is not run on this kind of machine, in this lane, in this mode, or on its base}
+
+    kind-base is the base of a machine, where a script can end the kernel.
+    """
+    here, found = {kind, f"{kind}-{on}", f"lts-{lane()}", mode}, {}
+    bases = (f"{name}-base" for name in TESTED if "base" in KINDS[name].kernels)
+    known = (*TESTED, *bases, *modes(topics), *(f"lts-{version}" for version in PACKAGES if version))
     for path in (topic.home / "left-out" for topic in topics):
         for line in listed(path):
             if len(words := line.split(None, 2)) < 3:
@@ -43,7 +47,7 @@ def fails_on_base(topics: Collection[Topic], kind: str) -> set[str]:
     """The cases that have to fail on the base, on this kind of machine."""
     names = dict.fromkeys(("fails-on-base", f"fails-on-base.{KINDS[kind].devices or kind}", f"fails-on-base.{kind}"))
     cases = [case for topic in topics for name in names for case in listed(expectations(topic) / name)]
-    return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind)}
+    return {case for case in cases if case.partition(": ")[0] not in left_out(topics, kind, on="base")}
 
 
 def expectations(topic: Topic) -> pathlib.Path:
@@ -248,10 +252,16 @@ def judge(
     }
     every = list(only) or scripts(topics, kind.name, place, mode)
     failing = {case.partition(": ")[0] for case in expected}
+    not_on_base = {name: why for name, why in left_out(topics, kind.name, mode, "base").items() if name not in without}
     wanted = {
         on: every
-        if only or on == "patched" or not kind.repeats
-        else [test for test in every if test.rpartition("/")[2] in failing]
+        if on == "patched"
+        else [
+            test
+            for test in every
+            if (name := test.rpartition("/")[2]) not in not_on_base
+            and (only or not kind.repeats or name in failing)
+        ]
         for on in kernels
     }
     root = None if kind.packaged else guest.root(store.guest_packages(topics))
@@ -261,6 +271,7 @@ def judge(
                 f"running {', '.join(sorted(names)) or 'the selftests'} on {', '.join(kernels)} ({kind.name})"
                 + (f", in the mode {mode}" if mode else ""),
                 *(f"without {name}: {why}" for name, why in without.items()),
+                *(f"on base without {name}: {why}" for name, why in not_on_base.items() if not only or name in names),
             ]
         )
     )
