@@ -17,8 +17,8 @@ MEMORY = "4G"
 CPUS = 2
 # One instruction is a nanosecond.
 COUNTED = ("-icount", "shift=0,sleep=off", "-accel", "tcg,thread=single", "-smp", "1")
-# No other clock is there to find the counted one wrong by, and while the host looks for a file it jumps: Debian's kernel
-# would warn of tasks that have waited for two minutes.
+# No other clock is there to find the counted one wrong by. It jumps while the host looks for a file, and a kernel that
+# warns of tasks that wait for two minutes, as Debian's does, would have some.
 COUNTED_WORDS = ("tsc=reliable", "sysctl.kernel.hung_task_timeout_secs=1200")
 FREE = ("-accel", "tcg,thread=multi", "-smp", str(CPUS))
 # Memory as a disk, which xfs can be mounted on with DAX.
