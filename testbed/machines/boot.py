@@ -54,8 +54,8 @@ def machine(
         uml.links(root, script, results)
         yield uml.command(image, simulated, words), []
         return
-    with qemu.disk() as disk:
-        yield qemu.command(image, root, script, results, disk, words, terminal, KINDS[kind].clock == "counted"), [disk]
+    with qemu.disks() as disks:
+        yield qemu.command(image, root, script, results, disks, words, terminal, KINDS[kind].clock == "counted"), disks
 
 
 def boot(

@@ -24,15 +24,22 @@ FREE = ("-accel", "tcg,thread=multi", "-smp", str(CPUS))
 # Memory as a disk, which xfs can be mounted on with DAX.
 PMEM = "512M!1G"
 DISK_MB = 1024
-SECTOR = 16384
+# NVMe takes direct I/O at any 4 bytes of memory, so WRITEs as they come over TCP can be direct. This has large sectors.
+# virtio-blk, which only Debian's kernel has a driver of, wants memory to be aligned.
+DEVICES = (
+    "nvme-ns,bus=nvme,logical_block_size=16384,physical_block_size=16384",
+    "virtio-blk-pci",
+)
 
 
 @contextlib.contextmanager
-def disk() -> Iterator[int]:
-    """The descriptor of an NVMe disk's contents: never written to, and gone afterwards."""
-    with tempfile.TemporaryFile(dir=cache()) as contents:
-        contents.truncate(DISK_MB << 20)
-        yield contents.fileno()
+def disks() -> Iterator[list[int]]:
+    """The descriptors of what disks have: never written to before, and gone afterwards."""
+    with contextlib.ExitStack() as stack:
+        contents = [stack.enter_context(tempfile.TemporaryFile(dir=cache())) for _ in DEVICES]
+        for one in contents:
+            one.truncate(DISK_MB << 20)
+        yield [one.fileno() for one in contents]
 
 
 def share(tag: str, path: pathlib.Path, readonly: bool = True) -> list[str]:
@@ -45,12 +52,24 @@ def share(tag: str, path: pathlib.Path, readonly: bool = True) -> list[str]:
     ]
 
 
+def drive(number: int, disk: int) -> list[str]:
+    """The disk of DEVICES with that number, with the contents that a descriptor is of."""
+    return [
+        "-add-fd",
+        f"fd={disk},set={number}",
+        "-blockdev",
+        f"driver=file,node-name=disk{number},filename=/dev/fdset/{number},aio=threads",
+        "-device",
+        f"{DEVICES[number]},drive=disk{number}",
+    ]
+
+
 def command(
     kernel: pathlib.Path,
     root: pathlib.Path,
     script: pathlib.Path,
     results: pathlib.Path,
-    disk: int,
+    disks: Sequence[int],
     words: Sequence[object] = (),
     terminal: bool = False,
     counted: bool = False,
@@ -107,14 +126,8 @@ def command(
             *share("root", root),
             *share("host", pathlib.Path("/")),
             *share("results", results, readonly=False),
-            # NVMe takes direct I/O at any 4 bytes of memory, so WRITEs as they come over TCP can be direct.
-            "-add-fd",
-            f"fd={disk},set=1",
-            "-blockdev",
-            "driver=file,node-name=disk,filename=/dev/fdset/1,aio=threads",
             "-device",
             "nvme,id=nvme,serial=testbed",
-            "-device",
-            f"nvme-ns,drive=disk,bus=nvme,logical_block_size={SECTOR},physical_block_size={SECTOR}",
+            *(word for number, disk in enumerate(disks) for word in drive(number, disk)),
         ]
     ]

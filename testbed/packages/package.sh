@@ -25,7 +25,7 @@ initramfs)
 	mkdir -p "$root"/etc/initramfs-tools/{conf.d,scripts} "$root"/usr/share/initramfs-tools/modules.d
 	echo MODULES=list >"$root"/etc/initramfs-tools/conf.d/testbed
 	# What the root is mounted with, and the disks for tests: here the kernel has no udev that would load their drivers.
-	printf '%s\n' virtio_pci 9pnet_virtio 9p nvme nd_e820 nd_pmem >"$root"/usr/share/initramfs-tools/modules.d/testbed
+	printf '%s\n' virtio_pci 9pnet_virtio 9p nvme nd_e820 nd_pmem virtio_blk >"$root"/usr/share/initramfs-tools/modules.d/testbed
 	# The kernel's command line says boot=share.
 	cat >"$root"/etc/initramfs-tools/scripts/share <<-'END'
 		mountroot() {
