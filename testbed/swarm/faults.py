@@ -109,6 +109,7 @@ FAULTS: dict[str, tuple[schema.Schema, str]] = {
     "namespace": (fault(ms=NATURAL), "elsewhere"),
     "clock": (fault(seconds=schema.COUNT), ""),
     "expire": (fault(), ""),
+    "mountd": (fault(ms=NATURAL), "mountd"),
     "memory": (
         fault(ms=NATURAL, kind={"enum": ["failslab", "fail_page_alloc"]}, per_cent={"type": "integer", "maximum": 20}),
         "memory",
@@ -122,8 +123,8 @@ FAULTS: dict[str, tuple[schema.Schema, str]] = {
 # What a client of a kind cannot know the outcome of. One that mounts tries again if there is no memory.
 UNBEARABLE: dict[str, set[str]] = {
     "calls": set(),
-    "fuzz": {"restart", "memory", "nth", "sunrpc", "full", "expire"},
-    "load": {"restart", "memory", "nth", "sunrpc", "full", "expire"},
+    "fuzz": {"restart", "memory", "nth", "sunrpc", "full", "expire", "mountd"},
+    "load": {"restart", "memory", "nth", "sunrpc", "full", "expire", "mountd"},
     "mount": {"full"},
 }
 # The READs of the fuzzer, which its session has to have room for.
@@ -202,6 +203,10 @@ def draw(seed: int) -> Load:
     for one in load["clients"].values():
         if one["kind"] == "fuzz" and dice.chance(0.5):
             one["profiles"].append(CORPUS)
+    # The last to be drawn: all else is what it was before there was this.
+    if all("mountd" not in UNBEARABLE[kind] for kind in kinds) and dice.chance(0.3):
+        at = dice.between(100, 1000 * load["seconds"])
+        load["faults"].append({"at_ms": at, "fault": "mountd", "ms": dice.between(4000, 12_000)})
     return load
 
 

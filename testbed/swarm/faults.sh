@@ -190,6 +190,8 @@ mounted()
 	mkdir -p "$mnt"
 	for ((i = 0; i < 40; i++)); do
 		timeout $BOUND mount -t nfs -o "port=2049,$options" "$source" "$mnt" 2> "$WORK/$name.out" && break
+		# It may find no server. What it is told has to be right.
+		[ "$tolerant" ] || ! grep -q "Input/output error" "$WORK/$name.out" || said "$name" wrong 1
 		sleep 0.5
 	done
 	if ! mountpoint -q "$mnt"; then
@@ -386,6 +388,16 @@ fault_expire()
 	for ctl in "$NFSD_PROC"/clients/*/ctl; do
 		[ ! -e "$ctl" ] || echo expire > "$ctl"
 	done
+}
+
+fault_mountd() # MS: what has to ask it waits, and is put off after five seconds
+{
+	local mine=(--ns $$ --nslist net -x rpc.mountd)
+
+	pkill -STOP "${mine[@]}"
+	exportfs -f
+	sleep "$(ms "$1")"
+	pkill -CONT "${mine[@]}"
 }
 
 # Whether the kernel can be asked to have no memory
