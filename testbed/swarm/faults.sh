@@ -156,11 +156,20 @@ fuzz()
 # that it is; what was not written cannot be read.
 load()
 {
-	local name=$1 export=$2 words=$3 out=$WORK/$1.json op key wrong="rpc nfs short verify"
+	local name=$1 export=$2 words=$3 out=$WORK/$1.json op key i wrong="rpc nfs short verify"
 
 	[ "$export" = "$EXPORT" ] || wrong=rpc
 	for op in write read,verify=1; do
-		"$DIR"/nfsload -e "$export" -r / -l $BOUND -o "$out" "$name:op=$op,file=$name,$words" > "$WORK/$name.out" 2>&1
+		rm -f "$out"
+		for ((i = 0; i < 30; i++)); do
+			"$DIR"/nfsload -e "$export" -r / -l $BOUND -o "$out" "$name:op=$op,file=$name,$words" \
+				> "$WORK/$name.out" 2>&1
+			# Before its first call it has to find the file.
+			if [ -e "$out" ] || [ "$export" = "$EXPORT" ] || ! grep -q "cannot look" "$WORK/$name.out"; then
+				break
+			fi
+			sleep 0.5
+		done
 		sed "s/^/# $name: /" "$WORK/$name.out"
 		said "$name" answered "$(nfsload_get "$out" total requests || echo 0)"
 		for key in timeout closed; do
