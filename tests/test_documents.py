@@ -99,6 +99,7 @@ def test_every_file_of_a_topic_is_in_the_reference():
         "fails-on-base",
         "fails-on-base.x86",
         "fails-on-base.sim",
+        "fails-on-base.debian",
         "patches",
         "mutants",
         "experiments",

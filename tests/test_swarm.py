@@ -306,7 +306,7 @@ def test_every_swarm_of_this_checkout_is_right() -> None:
 def test_a_schedule_is_a_line_for_each_client_and_each_fault(tmp_path: pathlib.Path) -> None:
     load = swarm(tmp_path, FAULTS).load("small")
     lines = faults.script(load, "patched", {"library": "one/lib.sh"}).splitlines()
-    own = ['calls a "$DIR"/nfsfault "$EXPORT" a conns=1 window=1 size=4096 read=1 calls=200 & clients+=($!)']
+    own = ['calls a "$DIR"/nfsfault "$EXPORT" a conns=1 window=1 size=4096 read=1 calls=200 check=0 & clients+=($!)']
     own += ["at 100 disk fault_hang 20 & faults+=($!)", "at 200 errors fault_errors 5 a & faults+=($!)"]
     own += ['load c "$EXPORT" size=512,conns=1,window=2,count=3,proto=udp & clients+=($!)', "UDP=--udp", "over 2"]
     assert set(own) <= set(lines) and "KERBEROS=" in lines
