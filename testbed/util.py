@@ -215,6 +215,8 @@ class Tally:
         self.cases: list[Case] = []
         self.ahead = list(steps)
         self.took: dict[str, float] = {}
+        # The same of what runs beside other things in a step; no table has it.
+        self.beside: dict[str, float] = {}
         # What the checks that follow are a part of; only the JUnit file shows it.
         self.suite = "testbed"
 
@@ -269,6 +271,13 @@ class Tally:
                 bad = f", {self.failed - before} failed" if self.failed > before else ""
                 say(f"{name}: {minutes(self.took[name])}{bad}{after}")
 
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Around what runs beside others: it is known next time what it took."""
+        began = time.monotonic()
+        yield
+        self.beside[name] = time.monotonic() - began
+
     def durations(self) -> dict[str, float]:
         path = cache() / self.KNOWN
         try:
@@ -278,8 +287,9 @@ class Tally:
 
     def close(self, junit: pathlib.Path | None = None) -> int:
         """Print where the time went, what failed and the closing line; a JUnit file if asked for; the exit status."""
-        if self.took and len(self.took) > 1:
-            write(cache() / self.KNOWN, json.dumps({**self.durations(), **self.took}))
+        if len(self.took) > 1 or self.beside:
+            write(cache() / self.KNOWN, json.dumps({**self.durations(), **self.took, **self.beside}))
+        if len(self.took) > 1:
             print(
                 "\n".join(
                     [

@@ -243,7 +243,7 @@ def test_a_result_is_stale_if_what_it_is_of_has_changed(checkout, path, old, new
         ("net/x.c", True),
         ("include/linux/x.h", True),
         ("tools/testing/selftests/x/lib.sh", False),
-        ("tools/testing/selftests/x/load.c", True),
+        ("tools/testing/selftests/x/load.c", False),
         ("Documentation/x.rst", False),
         ("MAINTAINERS", False),
         ("lib/tests/x_kunit.c", False),
@@ -282,6 +282,13 @@ other()
 	:
 }
 """
+CODE = {
+    "load.c": '#include "rpc.h"\n/* as does fault */\nint load;\n',
+    "fault.c": '#include "rpc.h"\nint fault;\n',
+    "rpc.h": "extern int call;\n",
+    "rpc.c": "int call;\n",
+    "clients.py": "print(1)\n",
+}
 SOAK = '#!/bin/bash\n. "$(dirname "$0")"/lib.sh\nwait_for()\n{\n\tother\n}\n'
 
 
@@ -289,7 +296,7 @@ def brings(path, files):
     """A patch that brings files of the selftests."""
     text = "Subject: [PATCH] x\n\nWhy.\n---\n"
     for name, lines in files.items():
-        name, mode = f"tools/testing/selftests/{name}", 644 if name.endswith("lib.sh") else 755
+        name, mode = f"tools/testing/selftests/{name}", 755 if name.endswith("soak.sh") else 644
         text += f"diff --git a/{name} b/{name}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{name}\n"
         text += f"@@ -0,0 +1,{lines.count(chr(10))} @@\n" + "".join(f"+{line}\n" for line in lines.splitlines())
     path.write_text(text + "-- \n2.0\n")
@@ -340,11 +347,37 @@ def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs,
     assert judged() == said
 
 
+@pytest.mark.parametrize(
+    "runs, changed, stale",
+    [
+        ("load -t 3", "load.c", True),
+        ("load -t 3", "rpc.h", True),
+        ("load -t 3", "rpc.c", True),
+        ("load -t 3", "fault.c", False),
+        ("# load", "load.c", False),
+        ("clients.py dump", "clients.py", True),
+        ("clients.py dump", "load.c", False),
+        ("reload; load-avg", "clients.py", False),
+    ],
+)
+def test_a_result_is_stale_if_a_program_that_it_runs_has_changed(checkout, runs, changed, stale):
+    home, _ = checkout
+    toml = home / "own/experiments/speed.toml"
+    toml.write_text(toml.read_text().replace('"x >', f'"{runs} >'))
+    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
+    brings(home / "below/patches/2.patch", {f"x/{name}": text for name, text in CODE.items()})
+    record("speed")
+    assert judged() == "of today's series"
+    code = {**CODE, changed: CODE[changed].replace("1", "2").replace("int", "long")}
+    brings(home / "below/patches/2.patch", {f"x/{name}": text for name, text in code.items()})
+    assert judged() == (f"stale: of the selftests x/{changed} has changed" if stale else "of today's series")
+
+
 def test_every_experiment_that_has_a_server_runs_what_starts_it():
     for one in experiment.all_of_them():
         if "server" in one.data:
             library = one.data["server"]["library"]
-            assert {library, f"{library}: nfsd_start()"} <= shell.used(one).keys()
+            assert {library, f"{library}: nfsd_start()", "nfsd/nfsload.c"} <= shell.used(one).keys()
 
 
 def test_another_base_and_other_packages_are_named(checkout):

@@ -46,7 +46,11 @@ def left(server):
 NOTHING = (set(), 0, set(), set(), 0)
 
 
-@pytest.fixture(scope="module", params=["3", "4.1"])
+# A run takes half a minute, most of which it waits: all that look at one are of a group.
+VERSIONS = [pytest.param(vers, marks=pytest.mark.xdist_group(vers)) for vers in ("3", "4.1")]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
 def whole(request, tmp_path_factory):
     """(server, status, stdout, stderr, result, directory) of a whole run."""
     place = tmp_path_factory.mktemp("floor")

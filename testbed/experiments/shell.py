@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What an experiment's guest runs of the selftests' shell; a record depends on that, and on no other line of it.
+"""What an experiment's guest runs of the selftests; a record depends on that, and on no other line of them.
 
-Of a script that is all of it. Of a library, which is sourced and no program, it is the code outside of its functions,
-and those functions that are named in what is run. So none may be called by a name that is put together only then.
+Of a script and of a program that is all of it; a C program is named as what it is built to, and has what it includes.
+Of a library, which is sourced and no program, it is the code outside of its functions, and those functions that are
+named in what is run. So none may be called by a name that is put together only then.
 """
 
 import pathlib
@@ -18,18 +19,21 @@ from .experiment import Experiment
 # With the comment above it.
 FUNCTION = re.compile(r"(?:^#.*\n)*^(\w+)\(\).*\n\{\n(?:.*\n)*?\}\n", re.M)
 COMMENT = re.compile(r"^\s*#.*\n|^\n", re.M)
+SUFFIXES = (".sh", ".c", ".h", ".py", ".corpus")
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 
 
 def pieces(topics: Iterable[Topic]) -> dict[str, str]:
-    """{piece: text} of the shell that topics bring: "nfsd/soak.sh", "nfsd/lib.sh", "nfsd/lib.sh: nfsd_disk()"."""
+    """{piece: text} of what topics bring: "nfsd/nfsload.c", "nfsd/lib.sh", "nfsd/lib.sh: nfsd_disk()"."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
         patches = [patch for topic in topics for patch in topic.patches]
         outside = {"GIT_CEILING_DIRECTORIES": str(pathlib.Path(place).parent)}
-        git(pathlib.Path(place), "apply", "--whitespace=nowarn", f"--include={SELFTESTS}*.sh", *patches, env=outside)
-        for path in sorted(pathlib.Path(place, SELFTESTS).rglob("*.sh")):
+        only = [f"--include={SELFTESTS}*{suffix}" for suffix in SUFFIXES]
+        git(pathlib.Path(place), "apply", "--whitespace=nowarn", *only, *patches, env=outside)
+        for path in sorted(path for path in pathlib.Path(place, SELFTESTS).rglob("*") if path.is_file()):
             name, text = str(path.relative_to(place)).removeprefix(SELFTESTS), path.read_text()
-            if path.stat().st_mode & 0o100:
+            if path.suffix != ".sh" or path.stat().st_mode & 0o100:
                 found[name] = text
             else:
                 found[name] = COMMENT.sub("", FUNCTION.sub("", text))
@@ -41,16 +45,29 @@ def run(script: str, known: dict[str, str]) -> set[str]:
     """The pieces that a guest's script runs: those it names, those that they name, and so on."""
     found: set[str] = set()
     while True:
-        said = COMMENT.sub("", "\n".join([script, *(known[piece] for piece in found)]))
-        words = set(re.findall(r"[\w.-]+", said)) | set(re.findall(r"\w+", said))
+        words = named(script).union(*(names(piece, known[piece]) for piece in found))
         more = set()
         for piece in known:
             path, _, function = piece.partition(": ")
-            if path in found and function.removesuffix("()") in words if function else path.rpartition("/")[2] in words:
+            called = {path.rpartition("/")[2], path.rpartition("/")[2].removesuffix(".c")}
+            if path in found and function.removesuffix("()") in words if function else called & words:
                 more.add(piece)
         if more == found:
             return found
         found = more
+
+
+def named(text: str) -> set[str]:
+    """The words of a script, those with a dot or a hyphen as a whole and in parts."""
+    said = COMMENT.sub("", text)
+    return set(re.findall(r"[\w.-]+", said)) | set(re.findall(r"\w+", said))
+
+
+def names(piece: str, text: str) -> set[str]:
+    """What a piece may run: of C, a header that it includes, and the code that goes with that."""
+    if not piece.endswith((".c", ".h")):
+        return named(text)
+    return {name for header in INCLUDE.findall(text) for name in (header, header.removesuffix(".h"))}
 
 
 def used(experiment: Experiment) -> dict[str, str]:

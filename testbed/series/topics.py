@@ -20,11 +20,8 @@ TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
 SELFTESTS = "tools/testing/selftests/"
 NAME = r"[a-z0-9][a-z0-9-]*"
-# Files that no experiment builds or runs: prose, KUnit, and the selftests' shell, of which each runs parts of its own.
-NO_FIGURE = re.compile(
-    r"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$"
-    r"|^tools/testing/selftests/.*(\.sh|/(README|config|settings|\.gitignore))$"
-)
+# Files that no experiment builds or runs: prose, KUnit, and the selftests, of which each runs parts of its own.
+NO_FIGURE = re.compile(rf"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^{SELFTESTS}")
 
 TOML = schema.table(
     {

@@ -5,6 +5,7 @@ import concurrent.futures
 import dataclasses
 import functools
 import json
+import math
 import os
 import pathlib
 import re
@@ -212,10 +213,10 @@ def runs(
     return found
 
 
-def made(run: Run, kind: Kind, root: pathlib.Path | None, again: bool) -> str:
+def made(run: Run, kind: Kind, root: pathlib.Path | None, again: bool, tally: Tally) -> str:
     """Leave the KTAP of a boot, which is made unless one that was well is kept; Fail if the guest is not healthy.
 
-    again: whether it is made all the same. Returns "kept" or "made".
+    again: whether it is made all the same. The tally is told how long it took. Returns "kept" or "made".
     """
     if run.key and not again and (path := kept(run.key)):
         run.results.mkdir(parents=True, exist_ok=True)
@@ -224,7 +225,8 @@ def made(run: Run, kind: Kind, root: pathlib.Path | None, again: bool) -> str:
     run.results.parent.mkdir(parents=True, exist_ok=True)
     text = run.results.with_name(f"{run.results.name}.sh")
     text.write_text(run.text)
-    boot.boot(run.image, text, run.results, kind.limit, kind.name, root=root)
+    with tally.timed(run.label):
+        boot.boot(run.image, text, run.results, kind.limit, kind.name, root=root)
     return "made"
 
 
@@ -274,12 +276,15 @@ def judge(
             ]
         )
     )
+    took = tally.durations()
+    # The longest first, so that no CPU is without work at the end; what is not known may be long.
     todo = runs(kind, topics, place, kernels, wanted, noise, mode)
+    todo.sort(key=lambda run: -took.get(run.label, math.inf))
     # A guest of QEMU's keeps two CPUs busy, unless it has one.
     at_once = 1 if kind.qemu and kind.clock == "real" else len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         # Who names a script wants to see it run.
-        ended = {run: pool.submit(made, run, kind, root, bool(only)) for run in todo}
+        ended = {run: pool.submit(made, run, kind, root, bool(only), tally) for run in todo}
         watch(list(ended.values()), [run.results / "ktap" for run in todo] if not kind.repeats else [])
     found: dict[str, dict[str, str]] = {on: {} for on in kernels}
     for run, future in ended.items():

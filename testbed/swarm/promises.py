@@ -180,7 +180,7 @@ class Swarm:
             other = experiments.find(model)
             data |= {key: other.data[key] for key in ("variants", "config", "packages") if key in other.data}
             path = other.path
-        # What of the selftests' shell a load runs, any of them says.
+        # What of the selftests a load runs, any of them says.
         kind: Any = types.SimpleNamespace(script=lambda *_: self.world.script(self.load("1"), "", self.data))
         return Experiment("swarm", path, self.topic, closure, kind, data)
 
