@@ -38,7 +38,7 @@ PACKAGES = {
     "python3-tqdm": "progress bars",
     "python3-matplotlib": "the pictures; the SVG is the same for the same data",
     "python3-pytest": "the testbed's own tests",
-    "python3-pytest-xdist": "the same, on all CPUs",
+    "python3-pytest-xdist": "the same, two at a time on each CPU",
     "python3-prometheus-client": "reads what tools/nfsd-metrics prints; promtool would come with a daemon",
     "python3-junitparser": "the JUnit file of all checks, for a CI to read",
     "python3-venv": "a place for ruff, which Debian 12 has not, and b4, which is too old there",

@@ -281,9 +281,10 @@ class Tally:
     def durations(self) -> dict[str, float]:
         path = cache() / self.KNOWN
         try:
-            return json.loads(path.read_text()) if path.is_file() else {}
+            found = json.loads(path.read_text()) if path.is_file() else {}
         except ValueError:
-            return {}
+            found = {}
+        return found if isinstance(found, dict) else {}
 
     def close(self, junit: pathlib.Path | None = None) -> int:
         """Print where the time went, what failed and the closing line; a JUnit file if asked for; the exit status."""

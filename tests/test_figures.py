@@ -16,6 +16,7 @@ from testbed.report import documents, pictures, tables
 from testbed.series import topics
 from testbed.suites import kunit
 from testbed.suites import selftests as suites
+from testbed.swarm import promises
 
 
 def test_milliseconds_read_well():
@@ -287,7 +288,11 @@ CODE = {
     "fault.c": '#include "rpc.h"\nint fault;\n',
     "rpc.h": "extern int call;\n",
     "rpc.c": "int call;\n",
-    "clients.py": "print(1)\n",
+    "clients.py": "import addresses\nprint(1)\n",
+    "addresses.py": "print(1)\n",
+    "load.awk": "{ print 1 }\n",
+    "Makefile": "CFLAGS += -O1\nTEST_PROGS := 1.sh\n",
+    "README": "1\n",
 }
 SOAK = '#!/bin/bash\n. "$(dirname "$0")"/lib.sh\nwait_for()\n{\n\tother\n}\n'
 
@@ -355,7 +360,12 @@ def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs,
         ("load -t 3", "rpc.c", True),
         ("load -t 3", "fault.c", False),
         ("# load", "load.c", False),
+        ("load -t 3", "Makefile", True),
+        ("load -t 3", "README", False),
         ("clients.py dump", "clients.py", True),
+        ("clients.py dump", "addresses.py", True),
+        ("clients.py dump", "Makefile", False),
+        ("awk -f load.awk", "load.awk", True),
         ("clients.py dump", "load.c", False),
         ("reload; load-avg", "clients.py", False),
     ],
@@ -371,6 +381,38 @@ def test_a_result_is_stale_if_a_program_that_it_runs_has_changed(checkout, runs,
     code = {**CODE, changed: CODE[changed].replace("1", "2").replace("int", "long")}
     brings(home / "below/patches/2.patch", {f"x/{name}": text for name, text in code.items()})
     assert judged() == (f"stale: of the selftests x/{changed} has changed" if stale else "of today's series")
+
+
+def test_a_test_that_is_added_is_no_program_that_has_changed(checkout):
+    home, _ = checkout
+    toml = home / "own/experiments/speed.toml"
+    toml.write_text(toml.read_text().replace('"x >', '"load >'))
+    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
+    code = {f"x/{name}": text for name, text in CODE.items()}
+    brings(home / "below/patches/2.patch", code)
+    record("speed")
+    makefile = CODE["Makefile"].replace("1.sh", "1.sh 2.sh") + "$(OUTPUT)/more: more.c\n"
+    brings(home / "below/patches/2.patch", {**code, "x/Makefile": makefile, "x/2.sh": "load\n", "x/more.c": "int x;\n"})
+    assert judged() == "of today's series"
+
+
+def test_what_a_load_runs_on_either_side_is_in_the_key_of_a_swarm():
+    """Of loads that the key was not made of, too."""
+    for wanted in promises.every():
+        known = shell.pieces(wanted.experiment.topics)
+        found = shell.used(wanted.experiment).keys()
+        for seed in ("101", "102", "103", *wanted.cases):
+            for side in wanted.sides:
+                script = wanted.world.script(wanted.load(seed), side, wanted.data)
+                assert shell.run(script, known) <= found, (wanted.topic.name, seed, side)
+
+
+def test_every_program_that_the_selftests_build_is_known_by_its_code():
+    known = shell.pieces(topics.series())
+    patches = [path.read_text() for topic in topics.series() for path in topic.patches if "selftests" in path.name]
+    built = {found for text in patches for found in re.findall(r"^\+TEST_GEN_FILES [:+]?= (.+)$", text, re.M)}
+    programs = {program for names in built for program in names.split()}
+    assert programs and {f"nfsd/{program}.c" for program in programs} <= known.keys()
 
 
 def test_every_experiment_that_has_a_server_runs_what_starts_it():

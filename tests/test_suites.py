@@ -292,6 +292,18 @@ def test_a_step_says_what_it_took_and_what_is_ahead(capsys, monkeypatch):
     assert said.index("1 min 05 s  first") < said.index("2 s  second") < said.index("0 passed, 1 failed")
 
 
+def test_what_runs_beside_others_is_known_the_next_time():
+    tally = util.Tally()
+    with tally.timed("one"):
+        pass
+    with pytest.raises(util.Fail), tally.timed("two"):
+        raise util.Fail("no boot")
+    tally.close()
+    assert util.Tally().durations().keys() == {"one"}
+    (util.cache() / util.Tally.KNOWN).write_text("[]")
+    assert util.Tally().durations() == {}
+
+
 def test_a_file_that_comes_and_goes_is_found(tested):
     repo = tree.TREE
     commit(repo, "net/helper.c", "int x;\n" * 20, "NET: add a helper")

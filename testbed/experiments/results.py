@@ -121,7 +121,7 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     """The key of what decides the bytes of an exact result, and whether they are those recorded."""
     images = run.kernels(base, experiment)
     tests = run.selftests(base, experiment)
-    # Of the shell what its guest runs; of what is built there, anything may be used. The list names the scripts.
+    # Of the shell what its guest runs; of all else anything may be used. The list names the scripts.
     files = [path for path in sorted(pathlib.Path(tests).rglob("*")) if path.is_file()] if tests else []
     others = [path for path in files if path.suffix != ".sh" and path.name != "kselftest-list.txt"]
     return (

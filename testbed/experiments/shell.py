@@ -19,8 +19,11 @@ from .experiment import Experiment
 # With the comment above it.
 FUNCTION = re.compile(r"(?:^#.*\n)*^(\w+)\(\).*\n\{\n(?:.*\n)*?\}\n", re.M)
 COMMENT = re.compile(r"^\s*#.*\n|^\n", re.M)
-SUFFIXES = (".sh", ".c", ".h", ".py", ".corpus")
-INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s+"(?:[^"]*/)?([^"/]+)"', re.M)
+IMPORT = re.compile(r"^\s*(?:import|from)\s+(\w+)", re.M)
+# What no guest runs or reads, and of a Makefile what all programs are built with.
+ASIDE = re.compile(r"(^|/)(README|config|settings|\.gitignore)$")
+FLAGS = re.compile(r"^(?:\w*FLAGS|LDLIBS)\b.*\n", re.M)
 
 
 def pieces(topics: Iterable[Topic]) -> dict[str, str]:
@@ -29,11 +32,16 @@ def pieces(topics: Iterable[Topic]) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
         patches = [patch for topic in topics for patch in topic.patches]
         outside = {"GIT_CEILING_DIRECTORIES": str(pathlib.Path(place).parent)}
-        only = [f"--include={SELFTESTS}*{suffix}" for suffix in SUFFIXES]
+        # The collection's own Makefile is the kernel's, and not here to be patched.
+        only = [f"--exclude={SELFTESTS}Makefile", f"--include={SELFTESTS}*"]
         git(pathlib.Path(place), "apply", "--whitespace=nowarn", *only, *patches, env=outside)
         for path in sorted(path for path in pathlib.Path(place, SELFTESTS).rglob("*") if path.is_file()):
             name, text = str(path.relative_to(place)).removeprefix(SELFTESTS), path.read_text()
-            if path.suffix != ".sh" or path.stat().st_mode & 0o100:
+            if ASIDE.search(name):
+                continue
+            if path.name == "Makefile":
+                found[name] = "".join(FLAGS.findall(text))
+            elif path.suffix != ".sh" or path.stat().st_mode & 0o100:
                 found[name] = text
             else:
                 found[name] = COMMENT.sub("", FUNCTION.sub("", text))
@@ -49,7 +57,7 @@ def run(script: str, known: dict[str, str]) -> set[str]:
         more = set()
         for piece in known:
             path, _, function = piece.partition(": ")
-            called = {path.rpartition("/")[2], path.rpartition("/")[2].removesuffix(".c")}
+            called = {path, path.rpartition("/")[2], path.rpartition("/")[2].removesuffix(".c")}
             if path in found and function.removesuffix("()") in words if function else called & words:
                 more.add(piece)
         if more == found:
@@ -64,10 +72,13 @@ def named(text: str) -> set[str]:
 
 
 def names(piece: str, text: str) -> set[str]:
-    """What a piece may run: of C, a header that it includes, and the code that goes with that."""
-    if not piece.endswith((".c", ".h")):
-        return named(text)
-    return {name for header in INCLUDE.findall(text) for name in (header, header.removesuffix(".h"))}
+    """What a piece may run: of C the headers that it includes, the code that goes with them, and what builds it."""
+    if piece.endswith((".c", ".h")):
+        headers = INCLUDE.findall(text)
+        return {*headers, *(name.removesuffix(".h") for name in headers), f"{piece.rpartition('/')[0]}/Makefile"}
+    if piece.endswith("/Makefile"):
+        return set()
+    return named(text) | {f"{name}.py" for name in IMPORT.findall(text) if piece.endswith(".py")}
 
 
 def used(experiment: Experiment) -> dict[str, str]:

@@ -20,8 +20,9 @@ TOPICS = ROOT / "topics"
 COVER = "0000-cover-letter.patch"
 SELFTESTS = "tools/testing/selftests/"
 NAME = r"[a-z0-9][a-z0-9-]*"
-# Files that no experiment builds or runs: prose, KUnit, and the selftests, of which each runs parts of its own.
-NO_FIGURE = re.compile(rf"^Documentation/|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^{SELFTESTS}")
+# Files that change no figure: prose, but not the netlink specifications, which programs read; KUnit; and the selftests,
+# of which each experiment runs parts of its own.
+NO_FIGURE = re.compile(rf"^Documentation/(?!netlink/)|^MAINTAINERS$|_kunit\.c$|kunitconfig$|^{SELFTESTS}")
 
 TOML = schema.table(
     {

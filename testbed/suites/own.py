@@ -36,7 +36,7 @@ def lint(tally: Tally) -> None:
 
 
 def tests(tally: Tally) -> None:
-    """pytest over tests/, on all CPUs; not again while every file of the checkout is as it was when all passed."""
+    """pytest over tests/; not again while every file of the checkout is as it was when all passed."""
     say("the testbed's own tests")
     tally.suite = "pytest"
     verdicts.counted(tally, functools.partial(judged, tally), "pytest", verdicts.checkout())
@@ -54,7 +54,7 @@ def pytest() -> tuple[dict[str, str], int]:
     """{test: problem, "" for none}, and the status of pytest."""
     report = BUILD / "pytest.xml"
     report.unlink(missing_ok=True)
-    # Some wait more than they compute. Each goes to whoever is free, but those of a group share what takes long.
+    # Some wait more than they compute. Those of a group run one after the other, and share what they look at.
     workers = (f"-n{2 * len(os.sched_getaffinity(0))}", "--dist=loadgroup")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *workers, "-p", "no:cacheprovider", f"--junitxml={report}", "tests"],

@@ -154,6 +154,11 @@ class Run:
     def label(self) -> str:
         return f"{self.results.name} on {self.on}"
 
+    @property
+    def timed(self) -> str:
+        """What it takes is known by this name."""
+        return f"{self.results.parent.name}/{self.results.name}"
+
 
 def depends(
     kind: Kind, image: pathlib.Path, root: pathlib.Path, place: pathlib.Path, test: str, text: str
@@ -225,7 +230,7 @@ def made(run: Run, kind: Kind, root: pathlib.Path | None, again: bool, tally: Ta
     run.results.parent.mkdir(parents=True, exist_ok=True)
     text = run.results.with_name(f"{run.results.name}.sh")
     text.write_text(run.text)
-    with tally.timed(run.label):
+    with tally.timed(run.timed):
         boot.boot(run.image, text, run.results, kind.limit, kind.name, root=root)
     return "made"
 
@@ -276,19 +281,19 @@ def judge(
             ]
         )
     )
-    took = tally.durations()
-    # The longest first, so that no CPU is without work at the end; what is not known may be long.
     todo = runs(kind, topics, place, kernels, wanted, noise, mode)
-    todo.sort(key=lambda run: -took.get(run.label, math.inf))
     # A guest of QEMU's keeps two CPUs busy, unless it has one.
     at_once = 1 if kind.qemu and kind.clock == "real" else len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        took = tally.durations()
+        # The longest first, so that no CPU is without work at the end; what is not known may be long.
+        begun = sorted(todo, key=lambda run: -took.get(run.timed, math.inf))
         # Who names a script wants to see it run.
-        ended = {run: pool.submit(made, run, kind, root, bool(only), tally) for run in todo}
+        ended = {run: pool.submit(made, run, kind, root, bool(only), tally) for run in begun}
         watch(list(ended.values()), [run.results / "ktap" for run in todo] if not kind.repeats else [])
     found: dict[str, dict[str, str]] = {on: {} for on in kernels}
-    for run, future in ended.items():
-        healthy = tally.run(f"the guest that ran {run.label} is healthy", future.result)
+    for run in todo:
+        healthy = tally.run(f"the guest that ran {run.label} is healthy", ended[run].result)
         cases = said(run)
         found[run.on] |= cases
         scripts_said = {case.partition(": ")[0] for case in cases}

@@ -20,6 +20,8 @@ from .draw import Load
 WORLDS: dict[str, ModuleType] = {"faults": faults, "modes": modes, "paths": paths, "server": server}
 # A record is of these modules and of its own world's. The server is there for the modes, which measure on it.
 MEASURES = ("draw", "run", "server")
+# So many loads say what of the selftests any load runs.
+FEW = 20
 # {group: {figure: number}} of one run.
 Figures = dict[str, dict[str, float]]
 # What a promise may be held against beside another side and the figures of its own: the best of the other sides.
@@ -180,9 +182,13 @@ class Swarm:
             other = experiments.find(model)
             data |= {key: other.data[key] for key in ("variants", "config", "packages") if key in other.data}
             path = other.path
-        # What of the selftests a load runs, any of them says.
-        kind: Any = types.SimpleNamespace(script=lambda *_: self.world.script(self.load("1"), "", self.data))
+        kind: Any = types.SimpleNamespace(script=lambda *_: self.scripts())
         return Experiment("swarm", path, self.topic, closure, kind, data)
+
+    def scripts(self) -> str:
+        """What guests run for each side: of some loads, for what of the selftests one runs any of a few says."""
+        some = [*map(str, range(1, FEW + 1)), *self.cases]
+        return "\n".join(self.world.script(self.load(one), side, self.data) for one in some for side in self.sides)
 
     def load(self, which: str) -> Load:
         """The load of a seed or a case."""
