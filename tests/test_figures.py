@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Experiments, reports, and that what the documents say is what the result files hold."""
 
+import functools
 import itertools
 import json
 import re
@@ -284,15 +285,15 @@ other()
 }
 """
 CODE = {
-    "load.c": '#include "rpc.h"\n/* as does fault */\nint load;\n',
-    "fault.c": '#include "rpc.h"\nint fault;\n',
-    "rpc.h": "extern int call;\n",
-    "rpc.c": "int call;\n",
-    "clients.py": "import addresses\nprint(1)\n",
-    "addresses.py": "print(1)\n",
-    "load.awk": "{ print 1 }\n",
-    "Makefile": "CFLAGS += -O1\nTEST_PROGS := 1.sh\n",
-    "README": "1\n",
+    "x/load.c": '#include "rpc.h"\n/* as does fault */\nint load;\n',
+    "x/fault.c": '#include "rpc.h"\nint fault;\n',
+    "x/rpc.h": "extern int call;\n",
+    "x/rpc.c": "int call;\n",
+    "x/clients.py": "import addresses\nprint(1)\n",
+    "x/addresses.py": "print(1)\n",
+    "x/load.awk": "{ print 1 }\n",
+    "x/Makefile": "CFLAGS += -O1\nTEST_PROGS := 1.sh\n",
+    "x/README": "1\n",
 }
 SOAK = '#!/bin/bash\n. "$(dirname "$0")"/lib.sh\nwait_for()\n{\n\tother\n}\n'
 
@@ -305,6 +306,18 @@ def brings(path, files):
         text += f"diff --git a/{name} b/{name}\nnew file mode 100{mode}\n--- /dev/null\n+++ b/{name}\n"
         text += f"@@ -0,0 +1,{lines.count(chr(10))} @@\n" + "".join(f"+{line}\n" for line in lines.splitlines())
     path.write_text(text + "-- \n2.0\n")
+
+
+def recorded(home, runs, files):
+    """Record an experiment whose guest runs something; gives a function that changes the files that it may run."""
+    toml = home / "own/experiments/speed.toml"
+    toml.write_text(toml.read_text().replace('"x >', f'"{runs} >'))
+    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
+    change = functools.partial(brings, home / "below/patches/2.patch")
+    change(files)
+    record("speed")
+    assert judged() == "of today's series"
+    return change
 
 
 @pytest.mark.parametrize(
@@ -341,14 +354,9 @@ def brings(path, files):
     ],
 )
 def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs, old, new, said):
-    home, _ = checkout
-    toml = home / "own/experiments/speed.toml"
-    toml.write_text(toml.read_text().replace('"x >', f'"{runs} >'))
-    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
-    brings(home / "below/patches/2.patch", {"x/lib.sh": LIB, "x/soak.sh": SOAK})
-    record("speed")
-    assert judged() == "of today's series" and (LIB + SOAK).count(old) == 1
-    brings(home / "below/patches/2.patch", {"x/lib.sh": LIB.replace(old, new), "x/soak.sh": SOAK.replace(old, new)})
+    change = recorded(checkout[0], runs, {"x/lib.sh": LIB, "x/soak.sh": SOAK})
+    assert (LIB + SOAK).count(old) == 1
+    change({"x/lib.sh": LIB.replace(old, new), "x/soak.sh": SOAK.replace(old, new)})
     assert judged() == said
 
 
@@ -371,28 +379,16 @@ def test_a_result_is_stale_if_the_shell_that_it_runs_has_changed(checkout, runs,
     ],
 )
 def test_a_result_is_stale_if_a_program_that_it_runs_has_changed(checkout, runs, changed, stale):
-    home, _ = checkout
-    toml = home / "own/experiments/speed.toml"
-    toml.write_text(toml.read_text().replace('"x >', f'"{runs} >'))
-    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
-    brings(home / "below/patches/2.patch", {f"x/{name}": text for name, text in CODE.items()})
-    record("speed")
-    assert judged() == "of today's series"
-    code = {**CODE, changed: CODE[changed].replace("1", "2").replace("int", "long")}
-    brings(home / "below/patches/2.patch", {f"x/{name}": text for name, text in code.items()})
-    assert judged() == (f"stale: of the selftests x/{changed} has changed" if stale else "of today's series")
+    name = f"x/{changed}"
+    change = recorded(checkout[0], runs, CODE)
+    change({**CODE, name: CODE[name].replace("1", "2").replace("int", "long")})
+    assert judged() == (f"stale: of the selftests {name} has changed" if stale else "of today's series")
 
 
 def test_a_test_that_is_added_is_no_program_that_has_changed(checkout):
-    home, _ = checkout
-    toml = home / "own/experiments/speed.toml"
-    toml.write_text(toml.read_text().replace('"x >', '"load >'))
-    (home / "below/patches/series").write_text("1.patch\n2.patch\n")
-    code = {f"x/{name}": text for name, text in CODE.items()}
-    brings(home / "below/patches/2.patch", code)
-    record("speed")
-    makefile = CODE["Makefile"].replace("1.sh", "1.sh 2.sh") + "$(OUTPUT)/more: more.c\n"
-    brings(home / "below/patches/2.patch", {**code, "x/Makefile": makefile, "x/2.sh": "load\n", "x/more.c": "int x;\n"})
+    change = recorded(checkout[0], "load", CODE)
+    makefile = CODE["x/Makefile"].replace("1.sh", "1.sh 2.sh") + "$(OUTPUT)/more: more.c\n"
+    change({**CODE, "x/Makefile": makefile, "x/2.sh": "load\n", "x/more.c": "int x;\n"})
     assert judged() == "of today's series"
 
 
