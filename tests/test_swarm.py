@@ -188,6 +188,13 @@ def test_classes_of_groups() -> None:
     hang = {"paths": [{"delay_us": 1}] * 2, "depth": 1, "sizes": [4], "ms": 5000, "changes": [[1000, 1, 2_000_000]]}
     assert paths.classes(hang) == {"all": {"all", "hang", "one-size"}}
 
+KNOWN = """
+[[known]]
+load = "small"
+promise = "no later"
+why = "so it is"
+"""
+
 
 WRONG = [
     (TOML.replace("title", "titel = 1\ntitle"), "unknown key titel (meant: title?)"),
@@ -224,8 +231,16 @@ WRONG = [
         "groups.two: takes no time and does not pause, and the others leave it threads: no end",
     ),
     (
-        TOML.replace("[sides]", '[known]\nsmal = "why"\n[sides]') + CASE,
-        "known: smal is no seed, and no case (meant: small?)",
+        TOML + CASE + KNOWN.replace("small", "smal"),
+        "known.[0]: load: smal is no seed, and no case (meant: small?)",
+    ),
+    (
+        TOML + CASE + KNOWN.replace("no later", "no late"),
+        "known.[0]: promise: there is no 'no late' of a load (meant: no later?)",
+    ),
+    (
+        TOML + CASE + KNOWN.replace('load = "small"\n', ""),
+        "known.[0]: promise: there is no 'no later' with a share",
     ),
     ("world = ", "not TOML: "),
 ]
@@ -400,9 +415,12 @@ def test_what_takes_no_time_alone_has_no_multiple_to_be_held_to(tmp_path: pathli
     assert [one.kept for one in promises.judge(swarm(tmp_path), found.load("small"), ran)] == [False]
 
 
+MOSTLY = "[[known]]\npromise = 'mostly'\nwhy = 'why'\n"
+
+
 def test_of_a_promise_with_a_share_some_groups_may_be_beyond_the_limit(tmp_path: pathlib.Path) -> None:
     text = TOML.replace('name = "no later"', 'name = "mostly"\nshare = 0.5') + CASE
-    found, known = swarm(tmp_path, text), swarm(tmp_path, text.replace("[sides]", "[known]\nmostly = 'why'\n[sides]"))
+    found, known = swarm(tmp_path, text), swarm(tmp_path, text + MOSTLY)
     ran = {seed: {"base": figures(100, 10), "patched": figures(100 + 30 * seed, 10)} for seed in range(3)}
     loads = {str(seed): {"load": found.load("small"), "ran": one} for seed, one in ran.items()}
     assert not any(run.failing(every) for every in report.verdicts(found, loads).values())
@@ -417,8 +435,8 @@ def test_the_first_seeds_have_to_have_the_share_or_are_known_not_to(
 ) -> None:
     text = TOML.replace('name = "no later"', 'name = "mostly"\nshare = 0.5') + CASE
     failed = []
-    for added in ("", "[known]\nmostly = 'why'\n"):
-        found = swarm(tmp_path, text.replace("[sides]", f"{added}[sides]"))
+    for added in ("", MOSTLY):
+        found = swarm(tmp_path, text + added)
         for p50 in (100, 130):
             ran = {"base": figures(100, 10), "patched": figures(p50, 10)}
             loads = {"1": {"load": found.load("small"), "ran": ran}}
@@ -610,17 +628,25 @@ def test_a_quoted_swarm_that_is_stale_fails(
     assert asked() == [("the recorded result of the swarm of one is of an older series, as topic.toml says", "")]
 
 
-def test_a_load_that_is_known_to_fail_has_to(runner: run.Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_load_breaks_what_it_is_known_to_and_no_other_promise(
+    runner: run.Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(judge, "Guests", lambda *_, **__: runner)
-    every = loads(runner, 1, 2, 3)
-    runner.swarm.data["known"] = {"1": "why", "2": "why"}
+    every = loads(runner, 1, 2, 3, 4)
+    runner.swarm.data["known"] = [
+        {"load": "1", "promise": "no later", "why": "so it is"},
+        {"load": "2", "promise": "no later", "why": "so it is"},
+        {"load": "3", "promise": "as many", "why": "so it is"},
+    ]
     tally = Tally()
-    judge.checked(runner.swarm, None, tally, every)  # type: ignore[arg-type]
-    problems = {
-        case.name.rpartition(" ")[2] if "seed" not in case.name else case.name: case.problem for case in tally.cases
-    }
-    assert tally.passed == 1 and tally.failed == 2
-    assert any("take it out of `known`" in problem for problem in problems.values())
+    found = judge.checked(runner.swarm, None, tally, every)  # type: ignore[arg-type]
+    problems = {case.name.split("seed ")[1].split()[0]: case.problem for case in tally.cases}
+    assert problems["1"] == "no later: it is kept now (so it is): take it out of `known`" and problems["2"] == ""
+    late, kept = problems["3"].splitlines()
+    assert late.startswith("one: no later: ") and kept.startswith("as many: it is kept now")
+    assert problems["4"].startswith("one: no later: ")
+    known = {name: judge.status(runner.swarm, {name: one}) for name, one in found.items()}
+    assert known == {"1": 0, "2": 0, "3": 1, "4": 1}
 
 
 def test_a_fault_is_found_by_the_first_seed_that_is_well_without_it(

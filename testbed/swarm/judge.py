@@ -2,7 +2,7 @@
 """`make swarm`: loads that nobody wrote, each drawn by its seed, and what was promised of them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..experiments import origin
 from ..experiments import results as recorded
@@ -94,9 +94,19 @@ def quoted(base: Base, tally: Tally) -> None:
 def status(wanted: Swarm, found: report.Found) -> int:
     """1 if a load, or a promise with a share, fails that is not known to."""
     judged = report.verdicts(wanted, found)
-    new = {name: one for name, one in found.items() if name not in wanted.known}
-    broken = any("failed" in one or failing(judged[name]) for name, one in new.items())
-    return int(broken or not report.short(wanted, found).keys() <= wanted.known.keys())
+    broken = any("failed" in one or new(wanted, name, judged[name]) for name, one in found.items())
+    return int(broken or not report.short(wanted, found).keys() <= wanted.known().keys())
+
+
+def new(wanted: Swarm, name: str, every: list[Verdict]) -> list[Verdict]:
+    """What a load breaks that it is not known to."""
+    return [one for one in failing(every) if one.promise.name not in wanted.known(name)]
+
+
+def mended(known: dict[str, str], broken: Iterable[str]) -> list[str]:
+    """What is known to be broken, and is not."""
+    some = set(broken)
+    return [f"{name}: it is kept now ({why}): take it out of `known`" for name, why in known.items() if name not in some]
 
 
 def line(name: str, every: list[Verdict], why: str) -> None:
@@ -140,7 +150,7 @@ def again(wanted: Swarm, seed: str, keep: str, kind: str = "") -> int:
 def checked(
     wanted: Swarm, base: Base, tally: Tally, loads: dict[str, Load], kind: str = "", keep: bool = False
 ) -> report.Found:
-    """Each load is a check: it keeps its promises, unless it is known not to, and then it must not.
+    """Each load is a check: it keeps its promises, but for those that it is known to break, which it must.
 
     keep: a load that came out as it should is not run again while all that decides its figures is the same.
     """
@@ -150,10 +160,9 @@ def checked(
     keys = {name: decided_by(runner, load) for name, load in loads.items()} if keep else {}
 
     def line_of(name: str, every: list[Verdict], why: str) -> None:
-        broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in failing(every)]
+        broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in new(wanted, name, every)]
+        broken += mended(wanted.known(name), (one.promise.name for one in failing(every)))
         problem = why or "\n".join(broken)
-        if name in wanted.known and not why:
-            problem = "" if broken else f"it is known to fail ({wanted.known[name]}): take it out of `known`"
         tally.that(said(wanted, name), problem)
         if keep and not problem:
             verdicts.keep(keys[name])
@@ -167,7 +176,7 @@ def checked(
 def said(wanted: Swarm, name: str) -> str:
     """What is checked of a load."""
     what = f"swarm of {wanted.topic.name}: {'the load of seed ' if name.isdigit() else 'the case '}{name}"
-    return f"{what} {'still breaks a promise, as is known' if name in wanted.known else 'keeps its promises'}"
+    return f"{what} {'still breaks a promise, as is known' if wanted.known(name) else 'keeps its promises'}"
 
 
 def decided_by(runner: Guests, load: Load) -> tuple[verdicts.Key, ...]:
@@ -191,9 +200,9 @@ def every(base: Base, tally: Tally, many: int = 50) -> None:
         short = report.short(wanted, found)
         for name in [promise.name for promise in wanted.promises if promise.share]:
             what, problem = f"swarm of {wanted.topic.name}: {name}", short.get(name, "")
-            if name in wanted.known:
+            if name in wanted.known():
                 what += ": still not, as is known"
-                problem = "" if problem else f"it is known to fail ({wanted.known[name]}): take it out of `known`"
+                problem = "" if problem else f"it is kept now ({wanted.known()[name]}): take it out of `known`"
             tally.that(what, problem)
         if "debug" in wanted.kinds:
             few = {str(n): wanted.load(str(n)) for n in range(1, many // 5 + 1)}

@@ -52,6 +52,8 @@ CASE: schema.Schema = {
     },
     "additionalProperties": False,
 }
+# A promise that a seed or a case breaks today, or, with a share, all of them.
+KNOWN = schema.table({"promise": schema.STRING, "why": schema.STRING}, load=schema.STRING)
 KEYS: dict[str, schema.Schema] = {
     "world": schema.STRING,
     "title": schema.STRING,
@@ -65,8 +67,7 @@ MAY: dict[str, schema.Schema] = {
     "kernels_of": schema.STRING,
     "limit": schema.COUNT,
     "cases": {"type": "array", "items": CASE},
-    # {seed, case or promise with a share: why it fails today}
-    "known": schema.mapping(schema.STRING),
+    "known": {"type": "array", "items": KNOWN},
     # [first, last] of seeds that a rule was made by: no evidence for it.
     "tuned": {"type": "array", "items": {**SEEDS, "minItems": 2, "maxItems": 2}},
     # {fault that the topic's swarm/put-back.patch puts back: what has fixed it}
@@ -139,9 +140,10 @@ class Swarm:
     def cases(self) -> dict[str, Load]:
         return {one["name"]: one["load"] for one in self.data.get("cases", [])}
 
-    @property
-    def known(self) -> dict[str, str]:
-        return self.data.get("known", {})
+    def known(self, load: str = "") -> dict[str, str]:
+        """{promise that a load breaks today: why}; without a load, those with a share."""
+        every = self.data.get("known", [])
+        return {one["promise"]: one["why"] for one in every if one.get("load", "") == load}
 
     def tuned(self, seeds: Iterable[int]) -> list[int]:
         """Those of `seeds` that a rule was made by."""
@@ -285,10 +287,14 @@ def check_cases(found: Swarm, where: str) -> None:
             found.world.check(load)
         except Fail as fail:
             raise Fail(f"{where}: the case {name}: {str(fail).removeprefix(where + ': ')}") from fail
-    shared = [promise.name for promise in found.promises if promise.share]
-    for name in found.known:
-        if not name.isdigit() and name not in [*names, *shared]:
-            raise Fail(f"{where}: known: {name} is no seed, and no case{schema.meant(name, names)}")
+    for number, one in enumerate(found.data.get("known", [])):
+        load, name, here = one.get("load"), one["promise"], f"{where}: known.[{number}]"
+        if load and not load.isdigit() and load not in names:
+            raise Fail(f"{here}: load: {load} is no seed, and no case{schema.meant(load, names)}")
+        of = [promise.name for promise in found.promises if bool(promise.share) != bool(load)]
+        if name not in of:
+            what = "of a load" if load else "with a share"
+            raise Fail(f"{here}: promise: there is no {name!r} {what}{schema.meant(name, of)}")
 
 
 def judge(swarm: Swarm, load: Load, ran: dict[str, Figures]) -> list[Verdict]:
