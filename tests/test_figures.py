@@ -11,7 +11,7 @@ import pytest
 from conftest import Fail
 
 from testbed import util
-from testbed.experiments import experiment, origin, results, run, shell
+from testbed.experiments import experiment, origin, pieces, results, run
 from testbed.experiments.table import ms
 from testbed.report import documents, pictures, tables
 from testbed.series import topics
@@ -395,16 +395,16 @@ def test_a_test_that_is_added_is_no_program_that_has_changed(checkout):
 def test_what_a_load_runs_on_either_side_is_in_the_key_of_a_swarm():
     """Of loads that the key was not made of, too."""
     for wanted in promises.every():
-        known = shell.pieces(wanted.experiment.topics)
-        found = shell.used(wanted.experiment).keys()
+        known = pieces.of(wanted.experiment.topics)
+        found = pieces.used(wanted.experiment).keys()
         for seed in ("101", "102", "103", *wanted.cases):
             for side in wanted.sides:
                 script = wanted.world.script(wanted.load(seed), side, wanted.data)
-                assert shell.run(script, known) <= found, (wanted.topic.name, seed, side)
+                assert pieces.run(script, known) <= found, (wanted.topic.name, seed, side)
 
 
 def test_every_program_that_the_selftests_build_is_known_by_its_code():
-    known = shell.pieces(topics.series())
+    known = pieces.of(topics.series())
     patches = [path.read_text() for topic in topics.series() for path in topic.patches if "selftests" in path.name]
     built = {found for text in patches for found in re.findall(r"^\+TEST_GEN_FILES [:+]?= (.+)$", text, re.M)}
     programs = {program for names in built for program in names.split()}
@@ -415,7 +415,7 @@ def test_every_experiment_that_has_a_server_runs_what_starts_it():
     for one in experiment.all_of_them():
         if "server" in one.data:
             library = one.data["server"]["library"]
-            assert {library, f"{library}: nfsd_start()", "nfsd/nfsload.c"} <= shell.used(one).keys()
+            assert {library, f"{library}: nfsd_start()", "nfsd/nfsload.c"} <= pieces.used(one).keys()
 
 
 def test_another_base_and_other_packages_are_named(checkout):

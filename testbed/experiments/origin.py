@@ -13,7 +13,7 @@ from ..series import base as bases
 from ..series import topics as store
 from ..series.base import Base
 from ..util import Fail, digest, run, write
-from . import shell
+from . import pieces
 from .experiment import Experiment
 
 Origin = dict[str, Any]
@@ -84,7 +84,7 @@ def today(experiment: Experiment, base: Base) -> Origin:
         "experiment": experiment.content,
         "machine": experiment.machine,
         "series": series(),
-        "selftests": shell.used(experiment),
+        "selftests": pieces.used(experiment),
         "configuration": configuration(experiment),
         "compiler": kernel.compiler(),
         "guest": packages(guest.root(experiment.packages)) if boots(experiment) else {},
@@ -139,8 +139,8 @@ def judge(experiment: Experiment, base: Base | None) -> Judgement:
     have, had = series(), origin["series"]
     changed = [f"the topic {name} has changed" for name in own if had.get(name) != have.get(name)]
     others = [name for name in unlike(had, have) if name not in own]
-    if pieces := unlike(origin.get("selftests", {}), shell.used(experiment)):
-        changed.append(f"of the selftests {few(pieces)} has changed")
+    if these := unlike(origin.get("selftests", {}), pieces.used(experiment)):
+        changed.append(f"of the selftests {few(these)} has changed")
     if origin["experiment"] != experiment.content:
         changed.append(f"{experiment.where} or a file of its own has changed")
     if origin["configuration"] != configuration(experiment):

@@ -14,7 +14,7 @@ from ..series.base import Base
 from ..suites.verdicts import Key, code, once
 from ..util import BUILD, Fail, Tally, digest, lock, say
 from . import experiment as experiments
-from . import origin, run, shell
+from . import origin, pieces, run
 from .experiment import Experiment
 
 
@@ -126,7 +126,7 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     others = [path for path in files if path.suffix != ".sh" and path.name != "kselftest-list.txt"]
     return (
         experiment.content,
-        json.dumps(shell.used(experiment)),
+        json.dumps(pieces.used(experiment)),
         *(f"{path.relative_to(tests)} {digest(path)}" for path in others),
         *guest.packages(guest.root(experiment.packages)),
         *images.values(),

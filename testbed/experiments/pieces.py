@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What an experiment's guest runs of the selftests; a record depends on that, and on no other line of them.
+"""The pieces of the selftests that an experiment's guest runs; a record depends on that, and on no other line of them.
 
 Of a script and of a program that is all of it; a C program is named as what it is built to, and has what it includes.
 Of a library, which is sourced and no program, it is the code outside of its functions, and those functions that are
@@ -26,7 +26,7 @@ ASIDE = re.compile(r"(^|/)(README|config|settings|\.gitignore)$")
 FLAGS = re.compile(r"^(?:\w*FLAGS|LDLIBS)\b.*\n", re.M)
 
 
-def pieces(topics: Iterable[Topic]) -> dict[str, str]:
+def of(topics: Iterable[Topic]) -> dict[str, str]:
     """{piece: text} of what topics bring: "nfsd/nfsload.c", "nfsd/lib.sh", "nfsd/lib.sh: nfsd_disk()"."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="knfsd-queue-") as place:
@@ -85,7 +85,7 @@ def used(experiment: Experiment) -> dict[str, str]:
     """{piece: key of its text} of what the experiment's guest runs."""
     if not hasattr(experiment.kind, "script"):
         return {}
-    known, script = pieces(experiment.topics), experiment.kind.script(experiment, "")
+    known, script = of(experiment.topics), experiment.kind.script(experiment, "")
     found = {piece: digest(known[piece]) for piece in sorted(run(script, known))}
     tools = sorted(set(re.findall(re.escape(f"{TOOLS}/") + r"([\w-]+)", script)))
     return found | {f"tools/{name}": digest(TOOLS / name) for name in tools}
