@@ -53,6 +53,12 @@ one = { op = "read", zone = "a", conns = 1, burst = 8, pause_us = 1000 }
 two = { op = "read", zone = "a", conns = 4, window = 2, size = 65536 }
 """
 WORLDS = [faults, modes, paths, server]
+KNOWN = """
+[[known]]
+load = "small"
+promise = "no later"
+why = "so it is"
+"""
 
 
 def swarm(tmp_path: pathlib.Path, text: str = TOML + CASE) -> promises.Swarm:
@@ -188,13 +194,6 @@ def test_classes_of_groups() -> None:
     hang = {"paths": [{"delay_us": 1}] * 2, "depth": 1, "sizes": [4], "ms": 5000, "changes": [[1000, 1, 2_000_000]]}
     assert paths.classes(hang) == {"all": {"all", "hang", "one-size"}}
 
-KNOWN = """
-[[known]]
-load = "small"
-promise = "no later"
-why = "so it is"
-"""
-
 
 WRONG = [
     (TOML.replace("title", "titel = 1\ntitle"), "unknown key titel (meant: title?)"),
@@ -242,6 +241,12 @@ WRONG = [
         TOML + CASE + KNOWN.replace('load = "small"\n', ""),
         "known.[0]: promise: there is no 'no later' with a share",
     ),
+    (
+        TOML.replace('name = "no later"', 'name = "no later"\nshare = 0.5') + CASE + KNOWN,
+        "known.[0]: promise: there is no 'no later' of a load",
+    ),
+    (TOML + CASE + KNOWN + KNOWN, "known.[0]: there are two of 'no later' and small"),
+    (TOML + CASE + KNOWN.replace("small", "07"), "known.[0]: load: 07 is no seed, and no case"),
     ("world = ", "not TOML: "),
 ]
 
@@ -641,7 +646,7 @@ def test_a_load_breaks_what_it_is_known_to_and_no_other_promise(
     tally = Tally()
     found = judge.checked(runner.swarm, None, tally, every)  # type: ignore[arg-type]
     problems = {case.name.split("seed ")[1].split()[0]: case.problem for case in tally.cases}
-    assert problems["1"] == "no later: it is kept now (so it is): take it out of `known`" and problems["2"] == ""
+    assert problems["1"] == "no later: it is kept now, or not judged (so it is): take it out of `known`" and problems["2"] == ""
     late, kept = problems["3"].splitlines()
     assert late.startswith("one: no later: ") and kept.startswith("as many: it is kept now")
     assert problems["4"].startswith("one: no later: ")

@@ -94,19 +94,19 @@ def quoted(base: Base, tally: Tally) -> None:
 def status(wanted: Swarm, found: report.Found) -> int:
     """1 if a load, or a promise with a share, fails that is not known to."""
     judged = report.verdicts(wanted, found)
-    broken = any("failed" in one or new(wanted, name, judged[name]) for name, one in found.items())
-    return int(broken or not report.short(wanted, found).keys() <= wanted.known().keys())
+    broken = any("failed" in one or unknown(wanted, name, judged[name]) for name, one in found.items())
+    return int(broken or not report.short(wanted, found).keys() <= wanted.known(None).keys())
 
 
-def new(wanted: Swarm, name: str, every: list[Verdict]) -> list[Verdict]:
+def unknown(wanted: Swarm, name: str, every: list[Verdict]) -> list[Verdict]:
     """What a load breaks that it is not known to."""
     return [one for one in failing(every) if one.promise.name not in wanted.known(name)]
 
 
 def mended(known: dict[str, str], broken: Iterable[str]) -> list[str]:
     """What is known to be broken, and is not."""
-    some = set(broken)
-    return [f"{name}: it is kept now ({why}): take it out of `known`" for name, why in known.items() if name not in some]
+    some, why = set(broken), "it is kept now, or not judged"
+    return [f"{name}: {why} ({known[name]}): take it out of `known`" for name in known if name not in some]
 
 
 def line(name: str, every: list[Verdict], why: str) -> None:
@@ -160,7 +160,7 @@ def checked(
     keys = {name: decided_by(runner, load) for name, load in loads.items()} if keep else {}
 
     def line_of(name: str, every: list[Verdict], why: str) -> None:
-        broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in new(wanted, name, every)]
+        broken = [f"{one.group}: {one.promise.name}: {report.missed(one)}" for one in unknown(wanted, name, every)]
         broken += mended(wanted.known(name), (one.promise.name for one in failing(every)))
         problem = why or "\n".join(broken)
         tally.that(said(wanted, name), problem)
@@ -200,9 +200,9 @@ def every(base: Base, tally: Tally, many: int = 50) -> None:
         short = report.short(wanted, found)
         for name in [promise.name for promise in wanted.promises if promise.share]:
             what, problem = f"swarm of {wanted.topic.name}: {name}", short.get(name, "")
-            if name in wanted.known():
+            if name in wanted.known(None):
                 what += ": still not, as is known"
-                problem = "" if problem else f"it is kept now ({wanted.known()[name]}): take it out of `known`"
+                problem = "" if problem else f"it is kept now ({wanted.known(None)[name]}): take it out of `known`"
             tally.that(what, problem)
         if "debug" in wanted.kinds:
             few = {str(n): wanted.load(str(n)) for n in range(1, many // 5 + 1)}

@@ -3,6 +3,7 @@
 
 import dataclasses
 import pathlib
+import re
 import types
 from collections.abc import Iterable
 from types import ModuleType
@@ -52,7 +53,7 @@ CASE: schema.Schema = {
     },
     "additionalProperties": False,
 }
-# A promise that a seed or a case breaks today, or, with a share, all of them.
+# A promise that a seed or a case breaks today, or, if it has a share, that they break together.
 KNOWN = schema.table({"promise": schema.STRING, "why": schema.STRING}, load=schema.STRING)
 KEYS: dict[str, schema.Schema] = {
     "world": schema.STRING,
@@ -140,10 +141,10 @@ class Swarm:
     def cases(self) -> dict[str, Load]:
         return {one["name"]: one["load"] for one in self.data.get("cases", [])}
 
-    def known(self, load: str = "") -> dict[str, str]:
-        """{promise that a load breaks today: why}; without a load, those with a share."""
+    def known(self, load: str | None) -> dict[str, str]:
+        """{promise that a load breaks today: why}; of no load, those with a share."""
         every = self.data.get("known", [])
-        return {one["promise"]: one["why"] for one in every if one.get("load", "") == load}
+        return {one["promise"]: one["why"] for one in every if one.get("load") == load}
 
     def tuned(self, seeds: Iterable[int]) -> list[int]:
         """Those of `seeds` that a rule was made by."""
@@ -287,14 +288,17 @@ def check_cases(found: Swarm, where: str) -> None:
             found.world.check(load)
         except Fail as fail:
             raise Fail(f"{where}: the case {name}: {str(fail).removeprefix(where + ': ')}") from fail
-    for number, one in enumerate(found.data.get("known", [])):
-        load, name, here = one.get("load"), one["promise"], f"{where}: known.[{number}]"
-        if load and not load.isdigit() and load not in names:
+    entries = [(one.get("load"), one["promise"]) for one in found.data.get("known", [])]
+    for number, (load, name) in enumerate(entries):
+        here = f"{where}: known.[{number}]"
+        if load is not None and load not in names and not re.fullmatch("0|[1-9][0-9]*", load):
             raise Fail(f"{here}: load: {load} is no seed, and no case{schema.meant(load, names)}")
-        of = [promise.name for promise in found.promises if bool(promise.share) != bool(load)]
+        of = [promise.name for promise in found.promises if (promise.share is None) == (load is not None)]
         if name not in of:
-            what = "of a load" if load else "with a share"
+            what = "with a share" if load is None else "of a load"
             raise Fail(f"{here}: promise: there is no {name!r} {what}{schema.meant(name, of)}")
+        if entries.count((load, name)) > 1:
+            raise Fail(f"{here}: there are two of {name!r}{f' and {load}' if load else ''}")
 
 
 def judge(swarm: Swarm, load: Load, ran: dict[str, Figures]) -> list[Verdict]:
