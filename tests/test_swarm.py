@@ -348,6 +348,19 @@ def test_who_may_have_no_memory_is_asked_again() -> None:
     assert faults.client(load, "b") == "mounted b 7 10 0 '' vers=4.2,proto=tcp"
 
 
+def test_a_mount_with_tls_whose_clock_jumps_is_asked_again() -> None:
+    clock = {"at_ms": 1, "fault": "clock", "seconds": 60}
+    load: draw.Load = {"seconds": 1, "faults": [clock], "clients": {}}
+    load["clients"] = {
+        name: {"kind": "mount", "options": f"vers=4.2{more}", "steps": 10, "seed": 7}
+        for name, more in (("a", ""), ("b", ",xprtsec=tls"))
+    }
+    assert faults.client(load, "a") == "mounted a 7 10 0 '' vers=4.2"
+    assert faults.client(load, "b") == "mounted b 7 10 0 1 vers=4.2,xprtsec=tls"
+    load["faults"] = []
+    assert faults.client(load, "b") == "mounted b 7 10 0 '' vers=4.2,xprtsec=tls"
+
+
 def test_what_a_guest_says_adds_up_and_one_that_is_not_well_is_a_figure(tmp_path: pathlib.Path) -> None:
     load = swarm(tmp_path, FAULTS).load("small")
     where = tmp_path / "3-patched"
