@@ -9,7 +9,7 @@ import pytest
 from conftest import Fail
 
 from testbed import gate, util
-from testbed.experiments import experiment, shell
+from testbed.experiments import experiment, pieces
 from testbed.series import topics as store
 from testbed.suites import own, tools
 
@@ -110,5 +110,5 @@ def test_every_tool_is_read_by_ruff_and_mypy_and_runs_in_the_guest_or_by_its_own
 def test_a_record_depends_on_the_tool_that_its_guest_runs():
     for one in experiment.all_of_them():
         named = [path.name for path in util.TOOLS.iterdir() if f"{{tools}}/{path.name}" in str(one.data)]
-        found = [piece for piece in shell.used(one) if piece.startswith("tools/")] if named else []
+        found = [piece for piece in pieces.used(one) if piece.startswith("tools/")] if named else []
         assert found == [f"tools/{name}" for name in sorted(named)], one.name

@@ -210,7 +210,7 @@ def readme(filled, tmp_path, monkeypatch):
     monkeypatch.setattr(results.guest, "root", lambda packages: tmp_path / "root")
     monkeypatch.setattr(results.run, "kernels", lambda base, one: {"patched": tmp_path / "kernel"})
     monkeypatch.setattr(results.run, "selftests", lambda base, one: str(tmp_path / "selftests"))
-    monkeypatch.setattr(results.shell, "used", lambda one: one.used)
+    monkeypatch.setattr(results.pieces, "used", lambda one: one.used)
     monkeypatch.setattr(results.origin, "judge", lambda one, base: SimpleNamespace(elsewhere=[]))
     made = []
 

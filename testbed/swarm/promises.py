@@ -289,16 +289,16 @@ def check_cases(found: Swarm, where: str) -> None:
         except Fail as fail:
             raise Fail(f"{where}: the case {name}: {str(fail).removeprefix(where + ': ')}") from fail
     entries = [(one.get("load"), one["promise"]) for one in found.data.get("known", [])]
-    for number, (load, name) in enumerate(entries):
+    for number, (which, name) in enumerate(entries):
         here = f"{where}: known.[{number}]"
-        if load is not None and load not in names and not re.fullmatch("0|[1-9][0-9]*", load):
-            raise Fail(f"{here}: load: {load} is no seed, and no case{schema.meant(load, names)}")
-        of = [promise.name for promise in found.promises if (promise.share is None) == (load is not None)]
+        if which is not None and which not in names and not re.fullmatch("0|[1-9][0-9]*", which):
+            raise Fail(f"{here}: load: {which} is no seed, and no case{schema.meant(which, names)}")
+        of = [promise.name for promise in found.promises if (promise.share is None) == (which is not None)]
         if name not in of:
-            what = "with a share" if load is None else "of a load"
+            what = "with a share" if which is None else "of a load"
             raise Fail(f"{here}: promise: there is no {name!r} {what}{schema.meant(name, of)}")
-        if entries.count((load, name)) > 1:
-            raise Fail(f"{here}: there are two of {name!r}{f' and {load}' if load else ''}")
+        if entries.count((which, name)) > 1:
+            raise Fail(f"{here}: there are two of {name!r}" + (f" and {which}" if which else ""))
 
 
 def judge(swarm: Swarm, load: Load, ran: dict[str, Figures]) -> list[Verdict]:
