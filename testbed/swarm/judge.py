@@ -100,7 +100,8 @@ def status(wanted: Swarm, found: report.Found) -> int:
 
 def unknown(wanted: Swarm, name: str, every: list[Verdict]) -> list[Verdict]:
     """What a load breaks that it is not known to."""
-    return [one for one in failing(every) if one.promise.name not in wanted.known(name)]
+    known = wanted.known(name)
+    return [one for one in failing(every) if one.promise.name not in known]
 
 
 def mended(known: dict[str, str], broken: Iterable[str]) -> list[str]:
@@ -197,12 +198,12 @@ def every(base: Base, tally: Tally, many: int = 50) -> None:
     tally.suite = "swarm"
     for wanted in promises.every():
         found = checked(wanted, base, tally, {str(n): wanted.load(str(n)) for n in range(1, many + 1)} | wanted.cases)
-        short = report.short(wanted, found)
+        short, known = report.short(wanted, found), wanted.known(None)
         for name in [promise.name for promise in wanted.promises if promise.share]:
             what, problem = f"swarm of {wanted.topic.name}: {name}", short.get(name, "")
-            if name in wanted.known(None):
+            if name in known:
                 what += ": still not, as is known"
-                problem = "" if problem else f"it is kept now ({wanted.known(None)[name]}): take it out of `known`"
+                problem = "\n".join(mended({name: known[name]}, short))
             tally.that(what, problem)
         if "debug" in wanted.kinds:
             few = {str(n): wanted.load(str(n)) for n in range(1, many // 5 + 1)}
