@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
+import re
+
 import pytest
 from conftest import Fail, commit, patches_of, topic
 
@@ -321,6 +323,22 @@ def test_what_stands_behind_an_experiment_is_one(filled, place):
         topics.series()
     set_state(place, "two", "experiment: of an experiment")
     assert not topics.proposed(topics.series())
+
+
+def test_a_topic_begun_behind_an_experiment_has_to_be_moved_first(filled, place):
+    set_state(place, "two", "experiment: no better")
+    tree.tree(filled)
+    letter = "topic: three\n\nNET: three\n\nDepends on: the base alone"
+    base.git(tree.TREE, "commit", "-q", "--allow-empty", "-m", letter)
+    commit(tree.TREE, "net/three.c", "three\n", "NET: add three")
+    with pytest.raises(Fail, match="three stands behind two, an experiment") as refused:
+        tree.export()
+    assert not (place / "topics/three").exists()
+    onto = re.search(r"git rebase -i '([^']*)'", str(refused.value)).group(1)
+    move = "sed -i -n '/three/p;/three/!H;${x;s/^.//;p}'"
+    base.git(tree.TREE, "-c", f"sequence.editor={move}", "rebase", "-q", "-i", "--keep-empty", onto)
+    tree.export()
+    assert [topic.name for topic in topics.series()] == ["one", "three", "two"]
 
 
 def test_what_a_topic_holds_besides_patches_is_not_lost_with_it(filled, place):

@@ -357,6 +357,20 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
             )
 
 
+def experiments_last(names: Iterable[str]) -> None:
+    """Fail where a topic stands behind an experiment in the tree, as a new one does that was begun at its end."""
+    experiments, before = [topic.name for topic in store.everything() if topic.experiment], ""
+    for name in names:
+        if name in experiments:
+            before = before or name
+        elif before:
+            raise Fail(
+                f"{TREE.name}/: the topic {name} stands behind {before}, an experiment: experiments stand last. In "
+                f"{TREE.name}/, `git rebase -i 'HEAD^{{/^topic: {before}}}^'` and move the lines of {name} to the top, "
+                "then `make export`"
+            )
+
+
 def write_order(names: Iterable[str], others: Iterable[str]) -> None:
     """Bring topics/order up to date, unless it has the topics in this order already."""
     path = store.TOPICS / "order"
@@ -405,6 +419,7 @@ def export() -> None:
                 new = pathlib.Path(place)
                 covers = write_patches(new)
                 agreed(covers)
+                experiments_last(covers)
                 replace(new, covers)
             write_order(covers, others)
         write_state(**{**was, "digest": queue_digest(), "head": git(TREE, "rev-parse", "HEAD").stdout.strip()})
