@@ -163,7 +163,7 @@ POSTED = "test_post.py: test_b4_mails_what_git_send_email_would"
 # {a pattern of other commands: what runs the like}
 OTHERS = {
     r"cd \S+": "elsewhere: it goes to a directory",
-    r"\$EDITOR \S+|git commit( .*)?|git -C \.\. commit.*|git rebase -i .*|git log --oneline|git add -A": (
+    r"\$EDITOR \S+|git commit( .*)?|git -C \.\. (add topics|commit.*)|git rebase -i .*|git log --oneline|git add -A": (
         "elsewhere: it is for the reader to choose"
     ),
     r"git diff > \S+|git checkout \S+|cp \S+ \S+": "elsewhere: it is for the reader to choose",
