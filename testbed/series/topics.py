@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from .. import schema
 from ..util import ROOT, Fail, cache, digest, lane, project, write
@@ -356,10 +356,21 @@ def series(checked: bool = True, where: pathlib.Path | None = None, of: str | No
                 )
             if name not in seen:
                 raise Fail(f"topics/order: {topic.name} depends on {name}, which has to stand before it")
-        if not topic.experiment and (last := [one.name for one in found if one.name in seen and one.experiment]):
-            raise Fail(f"topics/order: {topic.name} stands behind {last[0]}, an experiment: experiments stand last")
         seen.add(topic.name)
+    if wrong := misplaced(homes, [topic.name for topic in found if topic.experiment]):
+        raise Fail(f"topics/order: {wrong[0]} stands behind {wrong[1]}, an experiment: experiments stand last")
     return found
+
+
+def misplaced(names: Iterable[str], experiments: Collection[str]) -> tuple[str, str] | None:
+    """The first topic that stands behind an experiment and is none, and the first experiment; None if all is well."""
+    before = ""
+    for name in names:
+        if name in experiments:
+            before = before or name
+        elif before:
+            return name, before
+    return None
 
 
 def proposed(topics: Iterable[Topic]) -> list[Topic]:

@@ -359,16 +359,13 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
 
 def experiments_last(names: Iterable[str]) -> None:
     """Fail where a topic stands behind an experiment in the tree, as a new one does that was begun at its end."""
-    experiments, before = [topic.name for topic in store.everything() if topic.experiment], ""
-    for name in names:
-        if name in experiments:
-            before = before or name
-        elif before:
-            raise Fail(
-                f"{TREE.name}/: the topic {name} stands behind {before}, an experiment: experiments stand last. In "
-                f"{TREE.name}/, `git rebase -i 'HEAD^{{/^topic: {before}}}^'` and move the lines of {name} to the top, "
-                "then `make export`"
-            )
+    if wrong := store.misplaced(names, [topic.name for topic in store.everything() if topic.experiment]):
+        name, before = wrong
+        raise Fail(
+            f"{TREE.name}/: the topic {name} stands behind {before}, an experiment: experiments stand last. In "
+            f"{TREE.name}/, `git rebase -i 'HEAD^{{/^{MARK}{before}}}^'` and move the lines of {name} to the top, "
+            "then `make export`"
+        )
 
 
 def write_order(names: Iterable[str], others: Iterable[str]) -> None:
