@@ -12,7 +12,7 @@ from .util import Fail, cache, lock, run, say, whole
 PACKAGES = {
     "gcc": "the kernel's compiler",
     "make": "the kernel's build",
-    "ccache": "what one kernel has compiled need not be compiled for the next",
+    "ccache": "what was compiled once need not be compiled again",
     "flex": "the kernel's build (Kconfig)",
     "bison": "the kernel's build (Kconfig)",
     "bc": "the kernel's build (timeconst.h)",
@@ -103,10 +103,15 @@ def setup(wanted: Mapping[str, str] = PACKAGES) -> None:
             "this is not a Debian machine; the testbed was made on Debian 12. Elsewhere, install by hand what "
             "these packages hold and put the programs on PATH: " + " ".join(wanted)
         )
-    if absent := missing(wanted):
-        say("installing " + ", ".join(f"{name} ({wanted[name]})" for name in absent))
-        as_root("apt-get", "update", "-q")
-        as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *absent)
+    if not missing(wanted):
+        return
+    with lock("packages"):  # Another of our commands may be installing the same.
+        if absent := missing(wanted):
+            say("installing " + ", ".join(f"{name} ({wanted[name]})" for name in absent))
+            as_root("apt-get", "update", "-q")
+            # The machine's own apt may be installing something: wait for ten minutes at most.
+            wait = ("-o", "DPkg::Lock::Timeout=600")
+            as_root("apt-get", "install", "-q", "-y", "--no-install-recommends", *wait, *absent)
 
 
 def from_pip(name: str, version: str) -> pathlib.Path:

@@ -13,7 +13,7 @@ import types
 import pytest
 from conftest import Fail
 
-from testbed import cli, util
+from testbed import cli, host, util
 from testbed.machines import boot, guest, kernel, kinds
 from testbed.series import base, topics
 from testbed.suites import selftests as suites
@@ -28,6 +28,19 @@ def test_an_option_that_did_not_survive_is_named():
         "CONFIG_SMP=n (is y)",
         'CONFIG_CON_CHAN="null" (is n)',
     ]
+
+
+def test_what_another_command_has_installed_meanwhile_is_not_installed_again(monkeypatch):
+    came = []
+    absent = iter([["flex"], []])
+    monkeypatch.setattr(host, "missing", lambda _: next(absent))
+    monkeypatch.setattr(host, "as_root", lambda *argv: came.append(argv))
+    monkeypatch.setattr(host.shutil, "which", lambda name: f"/usr/bin/{name}")
+    host.setup({"flex": "why"})
+    assert came == []
+    absent = iter([["flex"], ["flex"]])
+    host.setup({"flex": "why"})
+    assert [argv[1] for argv in came] == ["update", "install"] and came[1][-1] == "flex"
 
 
 @pytest.mark.parametrize("kind", kinds.BOOTED)
@@ -432,10 +445,40 @@ def test_what_was_compiled_in_one_directory_is_not_compiled_again_in_another(tmp
     (tmp_path / "a.c").write_text("int a;\n")
     for place in ("one", "two"):
         (tmp_path / place).mkdir()
-        util.run("gcc", "-g", "-c", tmp_path / "a.c", cwd=tmp_path / place, env=env)
+        util.run("gcc", "-g", "-nostdinc", "-Wp,-MMD,a.d", "-c", tmp_path / "a.c", cwd=tmp_path / place, env=env)
     said = dict(line.split("\t") for line in util.run("ccache", "--print-stats", env=env).stdout.splitlines())
     assert (said["direct_cache_hit"], said["cache_miss"]) == ("1", "1")
     assert (tmp_path / "one/a.o").read_bytes() == (tmp_path / "two/a.o").read_bytes()
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
+@pytest.mark.parametrize(
+    ("name", "flags", "text"),
+    [
+        ("a.c", ("-Wp,-MMD,a.d", "-nostdinc", "-I."), '#include "taken"\n'),
+        ("host.c", ("-Wp,-MMD,a.d", "-isystem", "."), "#include <taken>\n"),
+        ("user.c", ("-Wp,-MD,a.d", "-isystem", "."), "#include <taken>\n"),
+        ("a.S", ("-Wp,-MMD,a.d", "-nostdinc"), '.incbin "taken"\n'),
+        ("kernel/configs.c", ("-Wp,-MMD,a.d", "-nostdinc"), 'asm(".incbin \\"taken\\"");\n'),
+    ],
+)
+def test_what_a_file_takes_in_is_compiled_again_when_it_changes(tmp_path, monkeypatch, compiler, name, flags, text):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / name
+    source.parent.mkdir(exist_ok=True)
+    source.write_text(text)
+    for taken in ("one", "two", "one"):
+        (tmp_path / "taken").write_text(f"int {taken};\n")
+        os.utime(tmp_path / "taken", (1, 1))
+        util.run(compiler, *flags, "-c", "-o", "a.o", source, cwd=tmp_path, env=kernel.make_env())
+        assert taken.encode() in (tmp_path / "a.o").read_bytes()
+
+
+def test_a_kernel_is_compiled_where_there_is_no_ccache(tmp_path):
+    (tmp_path / "gcc").write_text("#!/bin/sh\necho gcc $*\n")
+    (tmp_path / "gcc").chmod(0o755)
+    said = util.run("gcc", "-c", "a.c", env={"PATH": f"{kernel.COMPILERS}:{tmp_path}"}).stdout
+    assert said == "gcc -c a.c\n"
 
 
 def test_what_is_built_is_had_while_another_process_has_the_source(filled, ksrc, monkeypatch):

@@ -21,7 +21,7 @@ from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run,
 from .kinds import CONFIGS, COUNTS, KINDS, SUITES, Kind
 
 # Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
-CCACHE = "/usr/lib/ccache"
+COMPILERS = pathlib.Path(__file__).with_name("compilers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ def make_env() -> dict[str, str]:
         "MAKELEVEL": "",
         "KCFLAGS": "",
         "LC_ALL": "C",
-        "PATH": f"{CCACHE}:{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{COMPILERS}:{os.environ.get('PATH', os.defpath)}",
         "CCACHE_DIR": str(cache() / "ccache"),
         "CCACHE_MAXSIZE": "5G",
         # Directories are in nothing but the names that a debugger shows.
