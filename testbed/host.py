@@ -143,7 +143,8 @@ def mirror() -> str:
             if line.startswith("Debian|Debian|"):
                 return line.split("|")[2]
         if attempt == 0:
-            as_root("apt-get", "update", "-q")
+            with lock("packages"):
+                as_root("apt-get", "update", "-q")
     raise Fail(
         "this machine's apt knows no Debian mirror (`apt-get indextargets` names none of origin Debian): add one "
         "to /etc/apt/sources.list.d"
