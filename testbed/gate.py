@@ -25,15 +25,13 @@ from .swarm import judge, promises
 from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
 
 Part = Callable[[Base, Tally], object]
-OWN = ("the testbed's own tests", "ruff and mypy")
-# What takes a base, after what is checked of the patches: {step: what makes it}.
-RUN: dict[str, Part] = {
-    "KUnit": kunit.gate,
-    "selftests": selftests.selftests,
-    "the README's figures": results.figures,
-}
-# The same, of the series itself, for lanes have neither.
-DRAWN: dict[str, Part] = {"programs of user space": tools.tools, "random loads": judge.gate}
+OWN, LINT = "the testbed's own tests", "ruff and mypy"
+# What takes a base, after what is checked of the patches, and keeps every CPU busy: {step: what makes it}.
+RUN: dict[str, Part] = {"selftests": selftests.selftests, "the README's figures": results.figures}
+# The same for one CPU: it is made beside RUN.
+ONE: dict[str, Part] = {"KUnit": kunit.gate}
+# The same as RUN, of the series itself, for lanes have none.
+DRAWN: dict[str, Part] = {"random loads": judge.gate}
 # What takes its time, and is of `make test-all` alone.
 LONG: dict[str, Part] = {"built in or modules": links.links}
 
@@ -98,13 +96,14 @@ SAID: dict[str, Part] = {
     "what experiments measure": results.measurable,
     "mutants apply": mutants.apply,
 }
-# What waits for others more than it computes: it is made beside RUN.
-BESIDE: dict[str, Part] = {"commands of the documents": commands}
+# As ONE.
+BESIDE: dict[str, Part] = {**ONE, "programs of user space": tools.tools, "commands of the documents": commands}
 
 
 def gate(every: bool = False) -> Tally:
     """All that `make test` tests; every: see check.check()."""
-    steps = ("the lane applies", *RUN) if lane() else (*OWN, *check.STEPS, *SAID, *RUN, *BESIDE, *DRAWN)
+    ours = (LINT, *check.STEPS, OWN, *SAID, *RUN, *BESIDE, *DRAWN)
+    steps = ("the lane applies", *RUN, *ONE) if lane() else ours
     tally = Tally(steps)
     with fetched():
         judge_all(tally, every)
@@ -112,29 +111,39 @@ def gate(every: bool = False) -> Tally:
 
 
 def judge_all(tally: Tally, every: bool) -> None:
-    """One step after the other."""
-    if not lane():
-        # These are of the testbed, or of patches that a lane has none of its own of.
-        with tally.step(OWN[0]):
+    """One step after the other, and beside those that leave a CPU without work another."""
+    if lane():
+        if base := find(tally):
+            with tally.step("the lane applies"):
+                whole(tally, "check.applies", check.applies, base)
+            with beside(tally, of(base, ONE)):
+                made(tally, RUN, base)
+        return
+    # These are of the testbed, or of patches that a lane has none of its own of.
+    with tally.step(LINT):
+        own.lint(tally)
+    base = find(tally)
+    if base:
+        tests = beside(tally, {OWN: own.tests})
+        whole(tally, "check.check", functools.partial(check.check, every=every, meanwhile=tests), base)
+    if OWN not in tally.took:
+        with tally.step(OWN):
             own.tests(tally)
-        with tally.step(OWN[1]):
-            own.lint(tally)
+    if base:
+        made(tally, SAID, base)
+        with beside(tally, of(base, BESIDE)):
+            made(tally, RUN, base)
+        made(tally, DRAWN, base)
+
+
+def find(tally: Tally) -> Base | None:
+    """The base, if there is one."""
     tally.suite = "testbed"
     tally.run(f"{TREE.name}/ holds nothing that topics/ does not", tree.check_exported)
     base = tally.run("a base is found", bases.find)
-    if not base:
-        return
-    say(f"the base is {base.name}")
-    if lane():
-        with tally.step("the lane applies"):
-            whole(tally, "check.applies", check.applies, base)
-        made(tally, RUN, base)
-        return
-    whole(tally, "check.check", functools.partial(check.check, every=every), base)
-    made(tally, SAID, base)
-    with beside(tally, BESIDE, base):
-        made(tally, RUN, base)
-    made(tally, DRAWN, base)
+    if base:
+        say(f"the base is {base.name}")
+    return base
 
 
 def made(tally: Tally, parts: Mapping[str, Part], base: Base) -> None:
@@ -143,17 +152,24 @@ def made(tally: Tally, parts: Mapping[str, Part], base: Base) -> None:
             whole(tally, name, part, base)
 
 
+def of(base: Base, parts: Mapping[str, Part]) -> dict[str, Callable[[Tally], object]]:
+    """Parts of one base, for beside()."""
+    return {name: functools.partial(whole, name=name, part=part, base=base) for name, part in parts.items()}
+
+
 @contextlib.contextmanager
-def beside(tally: Tally, parts: Mapping[str, Part], base: Base) -> Iterator[None]:
+def beside(tally: Tally, parts: Mapping[str, Callable[[Tally], object]]) -> Iterator[None]:
     """Make parts meanwhile. What they take of the time is what is left of them afterwards."""
     found = {name: Tally() for name in parts}
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        ended = {name: pool.submit(whole, found[name], name, part, base) for name, part in parts.items()}
-        yield
-        for name, future in ended.items():
-            with tally.step(name):
-                future.result()
-                tally.cases += found[name].cases
+        ended = {name: pool.submit(part, found[name]) for name, part in parts.items()}
+        try:
+            yield
+        finally:
+            for name, future in ended.items():
+                with tally.step(name):
+                    future.result()
+                    tally.cases += found[name].cases
 
 
 @contextlib.contextmanager

@@ -477,7 +477,7 @@ def test_what_a_file_takes_in_is_compiled_again_when_it_changes(tmp_path, monkey
 def test_a_kernel_is_compiled_where_there_is_no_ccache(tmp_path):
     (tmp_path / "gcc").write_text("#!/bin/sh\necho gcc $*\n")
     (tmp_path / "gcc").chmod(0o755)
-    said = util.run("gcc", "-c", "a.c", env={"PATH": f"{kernel.COMPILERS}:{tmp_path}"}).stdout
+    said = util.run("gcc", "-c", "a.c", env={"PATH": f"{kernel.CCACHED}:{tmp_path}"}).stdout
     assert said == "gcc -c a.c\n"
 
 

@@ -2,14 +2,16 @@
 """The inner loop's names, what is counted and kept, and what `make check` finds."""
 
 import dataclasses
+import functools
 import pathlib
 import subprocess
 import sys
+import types
 
 import pytest
 from conftest import MAKEFILE, Fail, commit, topic
 
-from testbed import util
+from testbed import gate, util
 from testbed.machines import shell
 from testbed.series import base, topics, tree
 from testbed.suites import check, kunit, links, selftests
@@ -349,10 +351,52 @@ def test_the_testbeds_shell_scripts_are_judged(tested, tmp_path, monkeypatch):
     bad.parent.mkdir(parents=True)
     bad.write_text("#!/bin/sh\nif [ $x == ]; then\n")
     (tmp_path / ".ci/run").write_text("#!/bin/sh\nexit 0\n")
+    (tmp_path / "testbed/room/compilers").mkdir()
+    (tmp_path / "testbed/room/compilers/gcc").write_text("#!/bin/sh\nexec ccache $0\nif\n")
     monkeypatch.setattr(check, "ROOT", tmp_path)
     tally = util.Tally()
     check.shell_scripts(tested, [], tally)
-    assert [bool(case.problem) for case in tally.cases] == [True, False]
+    assert [bool(case.problem) for case in tally.cases] == [True, True, False]
+
+
+def test_what_no_compiler_says_it_has_read_is_kept_of_no_file(ksrc, tmp_path):
+    found = types.SimpleNamespace(repo=ksrc)
+    wrapper = tmp_path / "gcc"
+    wrapper.write_text("case $source in *net/known.c) ;; esac\n")
+    commit(ksrc, "net/known.c", 'asm(".incbin \\"config\\"");\n', "NET: take it in")
+    commit(ksrc, "arch/um/boot.c", 'asm(".incbin \\"config\\"");\n', "um: take it in")
+    check.kept_wrongly(found, wrapper)
+    commit(ksrc, "net/new.c", 'asm(".incbin \\"config\\"");\n', "NET: take it in, too")
+    with pytest.raises(Fail, match=r"^net/new.c: name it in"):
+        check.kept_wrongly(found, wrapper)
+
+
+@pytest.mark.parametrize("reached", ["no base", "no patches", "patches", "broken off"])
+def test_the_testbeds_own_tests_are_made_whatever_becomes_of_the_patches(tested, monkeypatch, reached):
+    """Beside the patches where there are any, and once."""
+    made = []
+
+    def checked(base, tally, every, meanwhile):
+        if reached != "no patches":
+            with meanwhile:
+                made.append("patches")
+                if reached == "broken off":
+                    raise Fail("it breaks off")
+
+    monkeypatch.setattr(gate.own, "lint", lambda tally: None)
+    monkeypatch.setattr(gate.own, "tests", lambda tally: made.append("own") or tally.that("one of the own", ""))
+    monkeypatch.setattr(gate.tree, "check_exported", lambda: None)
+    monkeypatch.setattr(gate.bases, "find", lambda: None if reached == "no base" else tested)
+    monkeypatch.setattr(gate.check, "check", checked)
+    for parts in ("SAID", "BESIDE", "RUN", "DRAWN"):
+        part = functools.partial(lambda name, base, tally: made.append(name), parts)
+        monkeypatch.setattr(gate, parts, {parts: part})
+    tally = util.Tally()
+    gate.judge_all(tally, False)
+    assert [case.name for case in tally.cases].count("one of the own") == 1 and gate.OWN in tally.took
+    there = {"no base": [], "no patches": ["SAID", "BESIDE", "RUN", "DRAWN"]}
+    with_patches = ["patches", "SAID", "BESIDE", "RUN", "DRAWN"]
+    assert sorted(made) == sorted(["own", *there.get(reached, with_patches)])
 
 
 def test_what_a_topics_selftests_need_is_in_their_guest(filled, place, monkeypatch):

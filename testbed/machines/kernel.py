@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -21,7 +22,7 @@ from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run,
 from .kinds import CONFIGS, COUNTS, KINDS, SUITES, Kind
 
 # Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
-COMPILERS = pathlib.Path(__file__).with_name("compilers")
+CCACHED = pathlib.Path(__file__).with_name("compilers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ def suites(topics: Iterable[Topic] | None = None) -> list[str]:
 def make_env() -> dict[str, str]:
     """What make is run with. A kernel's text must not depend on where and when it was built, nor on a user's settings.
 
-    ccache keeps what was compiled, for most of a kernel is the same in the next flavour and after the next patch.
+    ccache keeps what was compiled, for most of a kernel is the same after the next patch, and on the next base.
     """
     return {
         "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
@@ -91,7 +92,7 @@ def make_env() -> dict[str, str]:
         "MAKELEVEL": "",
         "KCFLAGS": "",
         "LC_ALL": "C",
-        "PATH": f"{COMPILERS}:{os.environ.get('PATH', os.defpath)}",
+        "PATH": f"{CCACHED}:{os.environ.get('PATH', os.defpath)}",
         "CCACHE_DIR": str(cache() / "ccache"),
         "CCACHE_MAXSIZE": "5G",
         # Directories are in nothing but the names that a debugger shows.
@@ -298,7 +299,7 @@ def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Pat
 
 
 def link(made: pathlib.Path, path: pathlib.Path) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
     temporary.unlink(missing_ok=True)
     try:
         os.link(made, temporary)

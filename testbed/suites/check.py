@@ -2,6 +2,7 @@
 """Is every topic a series a maintainer could take? Each patch and topic is a check of its own."""
 
 import concurrent.futures
+import contextlib
 import functools
 import os
 import pathlib
@@ -9,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Sequence
 
+from .. import schema
 from ..machines import kernel
 from ..machines.kinds import KINDS
 from ..series import applied, tree
@@ -241,6 +243,17 @@ def static(base: Base, commit: str, names: Sequence[str]) -> None:
         raise Fail("new warnings:\n" + "\n".join(sorted(new)))
 
 
+def kept_wrongly(base: Base, wrapper: pathlib.Path) -> None:
+    """Fail for a C file with .incbin, which no compiler says it has read, that the compilers' wrapper does not name.
+
+    In arch/ such files are assembler, which it always compiles.
+    """
+    where = ("*.[ch]", ":!arch", ":!tools", ":!Documentation")
+    found = git(base.repo, "grep", "-lF", ".incbin", "--", *where, check=False).stdout.split()
+    if unknown := [name for name in found if f"*{name}" not in wrapper.read_text()]:
+        raise Fail(f"{', '.join(unknown)}: name it in {schema.shown(wrapper)}, beside kernel/configs.c")
+
+
 def come_and_gone(repo: pathlib.Path, commits: Iterable[str]) -> list[str]:
     """The files that one of a topic's commits adds and a later one deletes."""
     there: set[str] = set()
@@ -307,7 +320,8 @@ def shellcheck(path: pathlib.Path) -> None:
 
 def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
     """shellcheck over the selftests that the series brings, as checked out, and over the testbed's own scripts."""
-    own = [*sorted((ROOT / "testbed").rglob("*.sh")), *(ROOT / ".ci").glob("run")]
+    ours = ROOT / "testbed"
+    own = [*sorted(ours.rglob("*.sh")), *ours.rglob("compilers/gcc"), *(ROOT / ".ci").glob("run")]
     scripts = [name for name in names if name.startswith(SELFTESTS) and name.endswith(".sh")]
     judge = version(SHELLCHECK[0])
     for path in [*(base.repo / name for name in scripts), *own]:
@@ -338,15 +352,22 @@ def agree(topics: list[Topic], topic: Topic) -> None:
         )
 
 
-def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, every: bool = False) -> None:
+def check(
+    base: Base,
+    tally: Tally,
+    chosen: Collection[Topic] | None = None,
+    every: bool = False,
+    meanwhile: contextlib.AbstractContextManager[None] | None = None,
+) -> None:
     """All of it, or of some topics; every patch and topic is a check of its own.
 
     every: with each patch all that includes its headers is compiled, and the other compilers see each topic's end; else
-    the last patch is where that is done.
+    the last patch is where that is done. meanwhile: what is made beside the patches, if they apply: with each of them
+    make has one CPU alone for half of the time.
     """
     tally.suite = "check"
     chosen = store.series() if chosen is None else chosen
-    with lock("source"):
+    with contextlib.ExitStack() as stack, lock("source"):
         with tally.step("the patches apply"):
             steps = apply_all(base, tally, chosen)
             if not steps:
@@ -360,9 +381,15 @@ def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, eve
             checkpatches(base, steps, tally)
         # In one build directory, from the base to the end of the series: each step compiles what it changes.
         with tally.step("the base's kernel"):
+            wrapper = kernel.CCACHED / "gcc"
+            what = "ccache keeps no C file that takes another in by .incbin"
+            asked_of: tuple[Key, ...] = ("incbin", applied.code(base, end), base.key, CODE, wrapper)
+            tally.run(what, once, functools.partial(kept_wrongly, base, wrapper), *asked_of)
             tally.run("the base's kernel is built", kernel.executable, base, base.commit, kernel.flavour(), "base")
             if not kept(key):
                 tally.run("kernel-doc and sparse read the base", before, base, all_names)
+        if meanwhile:
+            stack.enter_context(meanwhile)
         with tally.step("each patch compiles"):
             for step in first:
                 compiles(base, step, names[step.commit], tally)

@@ -286,8 +286,9 @@ def judge(
     at_once = 1 if kind.qemu and kind.clock == "real" else len(os.sched_getaffinity(0))
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         took = tally.durations()
-        # The longest first, so that no CPU is without work at the end; what is not known may be long.
-        begun = sorted(todo, key=lambda run: -took.get(run.timed, math.inf))
+        # The longest first, so that no CPU is without work at the end; what is not known may be long, and the more so
+        # what the runner's own list leaves out, which stands last.
+        begun = sorted(todo, key=lambda run: (-took.get(run.timed, math.inf), -every.index(run.tests[0])))
         # Who names a script wants to see it run.
         ended = {run: pool.submit(made, run, kind, root, bool(only), tally) for run in begun}
         watch(list(ended.values()), [run.results / "ktap" for run in todo] if not kind.repeats else [])
