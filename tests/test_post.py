@@ -125,12 +125,19 @@ def test_what_is_posted_first_is_said_and_compiled_on_the_base_alone(mailed, pla
     assert base.git(mailed.repo, "rev-parse", f"{step.commit}^").stdout.strip() == mailed.commit
 
 
-def test_a_second_version_of_some_patches_is_compared_with_the_same(mailed, place):
+def test_a_second_version_of_some_patches_is_compared_with_the_same(mailed, place, ksrc):
     posted(place, "one-2")
     reworked(place)
     changed(place)
-    text = (post.post(mailed, "one", "2", patches="2") / "v2-0001-NET-spell-twenty.patch").read_text()
+    with pytest.raises(Fail, match="changelog.md has no section `## P=2 v2`"):
+        post.check("one", "2", "2")
+    changed(place, text="## P=2 v2\n\n- Say it in German.\n\n## v2\n\n- Of all.\n")
+    made = post.post(mailed, "one", "2", patches="2") / "v2-0001-NET-spell-twenty.patch"
+    text = made.read_text()
     assert "Subject: [PATCH v2] NET: spell twenty" in text and "Range-diff" in text
+    assert "\n---\nChanges since v1:\n\n- Say it in German.\n\n" in text and "Of all" not in text
+    base.git(ksrc, "am", "-q", made)
+    assert "German" not in base.git(ksrc, "log", "-1", "--format=%B").stdout
 
 
 def test_the_letter_is_the_topics_without_its_placeholders(mailed):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 import re
+import shutil
 
 import pytest
 from conftest import Fail, commit, patches_of, topic
@@ -107,6 +108,19 @@ def test_tree_follows_changed_patches(filled, place):
     path.write_text(path.read_text().replace("Why.", "Because."))
     tree.tree(filled)
     assert "Because." in base.git(tree.TREE, "log", "--format=%B").stdout
+
+
+@pytest.mark.parametrize("theirs", ["a clone", "a directory"])
+def test_a_tree_that_is_somebody_elses_is_left_alone(filled, ksrc, theirs):
+    shutil.rmtree(tree.TREE)
+    if theirs == "a clone":
+        base.git(None, "clone", "-q", ksrc, tree.TREE)
+    else:
+        tree.TREE.mkdir()
+    (tree.TREE / "work").write_text("of days")
+    with pytest.raises(Fail, match="has not made it: move it away"):
+        tree.tree(filled)
+    assert (tree.TREE / "work").read_text() == "of days"
 
 
 def test_an_unfinished_tree_is_made_anew(filled):

@@ -55,22 +55,21 @@ def check(name: str, version: str, patches: str = "") -> None:
     topics = store.series()
     if not name:
         raise Fail(f"which topic? make post T=NAME V=1; there are: {', '.join(topic.name for topic in topics)}")
-    part(store.named(topics, name), patches)
-    changelog(store.named(topics, name), number(version))
+    changelog(part(store.named(topics, name), patches), number(version))
 
 
 def changelog(topic: Topic, version: int) -> str:
-    """What the letter says of the changes since the first version, newest first, from the topic's changelog.md."""
+    """What is said of the changes since the first version, newest first, from the topic's changelog.md."""
     if version == 1:
         return ""
     path = topic.home / "changelog.md"
     text = path.read_text() if path.is_file() else ""
-    said = {
-        int(found[1]): found[2].strip() for found in re.finditer(r"^## v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    }
+    of = f"P={','.join(map(str, topic.only))} " if topic.only else ""
+    sections = re.finditer(rf"^## {of}v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    said = {int(found[1]): found[2].strip() for found in sections}
     if not said.get(version):
         raise Fail(
-            f"topics/{topic.name}/changelog.md has no section `## v{version}`: "
+            f"topics/{topic.name}/changelog.md has no section `## {of}v{version}`: "
             f"say there what has changed since v{version - 1}"
         )
     return "".join(f"Changes since v{one - 1}:\n\n{said[one]}\n\n" for one in range(version, 1, -1) if one in said)
@@ -122,9 +121,9 @@ def recipients(base: Base, topic: Topic) -> tuple[list[str], list[str]]:
 
 
 def blurb(topic: Topic, topics: list[Topic], version: int) -> str:
-    """The text of the cover letter. One patch of several has none: its message says all."""
+    """The text of the cover letter. One patch alone has none: this is what stands below its message."""
     if len(topic.only) == 1:
-        return ""
+        return changelog(topic, version).strip()
     before = [
         f"  {one.subject}" + (f"\n  {one.state.split()[2]}" if one.state.startswith("posted") else "")
         for one in topics
@@ -199,6 +198,8 @@ def write(
             if not single:
                 letter = letter.replace("*** SUBJECT HERE ***", topic.subject)
                 first.write_text(letter.replace("*** BLURB HERE ***", text))
+            elif text:
+                first.write_text(letter.replace("\n---\n", f"\n---\n{text}\n\n", 1))
             needed = re.findall(r"^prerequisite-patch-id: (\w+)$", letter, re.M)
             with whole(bundle(place)) as file:
                 b4.bundle(base, topic, wanted, (onto, head), text, (people, lists), needed, file)

@@ -22,6 +22,7 @@ from .base import Base, git, package
 from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
 
 ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
+CONFIG = ("user.name=knfsd-queue", "user.email=knfsd-queue@example.invalid", "commit.cleanup=scissors")
 # A mark no patch's subject begins with; what follows is the topic's name.
 MARK = "topic: "
 # Without the other topics, lines of theirs beside a hunk are not there: one line of context has to match.
@@ -216,6 +217,8 @@ def tree(base: Base, force: bool = False) -> None:
     with lock("tree-" + digest(str(ROOT))):
         was = state()
         if TREE.exists() and not was:
+            if not begun():
+                raise Fail(f"{TREE} is there, and `make tree` has not made it: move it away, for that is its place")
             say("sweeping a tree that was never finished")
             remove(TREE)
         now = queue_digest()
@@ -231,17 +234,21 @@ def tree(base: Base, force: bool = False) -> None:
             save()
         if not was:
             say(f"making {TREE.name}/ from {base.name}")
-            git(None, "clone", "-q", "--no-checkout", base.repo, TREE)
+            git(None, "clone", "-q", "--no-checkout", *(f"--config={one}" for one in CONFIG), base.repo, TREE)
         else:
             git(TREE, "fetch", "-q", base.repo, base.commit)
-        git(TREE, "config", "user.name", "knfsd-queue")
-        git(TREE, "config", "user.email", "knfsd-queue@example.invalid")
-        git(TREE, "config", "commit.cleanup", "scissors")
         head = apply(TREE, series(), base.commit)
         start(TREE, head)
         git(TREE, "checkout", "-q", "-B", "queue", head)
         write_state(base=base.name, commit=base.commit, digest=now, head=head)
         say(f"{TREE.name}/ holds {base.name} and the queue; work there (commit, rebase -i), then `make export`")
+
+
+def begun() -> bool:
+    """Whether a tree that is not finished is ours: a clone has its settings before anything else."""
+    if not (TREE / ".git").is_dir():
+        return not any(TREE.iterdir())
+    return set(CONFIG) <= set(git(TREE, "config", "--local", "--list", check=False).stdout.splitlines())
 
 
 def save() -> None:
