@@ -161,10 +161,15 @@ def whole(path: pathlib.Path) -> Iterator[pathlib.Path]:
     part.rename(path)
 
 
+def own_name(path: pathlib.Path) -> pathlib.Path:
+    """A name beside a file's that no other process or thread uses."""
+    return path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+
+
 def write(path: pathlib.Path, text: str) -> None:
     """Have a file say something, of which nobody sees a part. It needs no lock: others may write it meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    part = own_name(path)
     part.write_text(text)
     part.replace(path)
 

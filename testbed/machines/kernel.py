@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
@@ -18,7 +17,7 @@ from ..series import applied
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, run, say, tail, whole
+from ..util import BUILD, HELD, Fail, bar, cache, digest, lock, need_space, own_name, run, say, tail, whole
 from .kinds import CONFIGS, COUNTS, KINDS, SUITES, Kind
 
 # Debian's compilers by their own names, through ccache, so that no command in a build directory differs.
@@ -299,7 +298,7 @@ def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Pat
 
 
 def link(made: pathlib.Path, path: pathlib.Path) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+    temporary = own_name(path)
     temporary.unlink(missing_ok=True)
     try:
         os.link(made, temporary)

@@ -45,6 +45,11 @@ def posted(topics: list[Topic], name: str, patches: str) -> list[Topic]:
     return [topic] if patches else store.closure(topics, name)
 
 
+def numbers(topic: Topic) -> str:
+    """P= of a part of a topic; nothing for all of it."""
+    return ",".join(map(str, topic.only))
+
+
 def label(topic: Topic) -> str:
     """What a posting of the topic, or of a part of it, is called."""
     return "-".join([topic.name, *map(str, topic.only)])
@@ -64,7 +69,7 @@ def changelog(topic: Topic, version: int) -> str:
         return ""
     path = topic.home / "changelog.md"
     text = path.read_text() if path.is_file() else ""
-    of = f"P={','.join(map(str, topic.only))} " if topic.only else ""
+    of = f"P={numbers(topic)} " if topic.only else ""
     sections = re.finditer(rf"^## {of}v(\d+)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     said = {int(found[1]): found[2].strip() for found in sections}
     if not said.get(version):
@@ -89,7 +94,7 @@ def earlier(topic: Topic, version: int, ref: str | None, place: pathlib.Path) ->
     if git(ROOT, "archive", "-o", archive, ref, "topics", check=False).returncode:
         raise Fail(f"{ref} has no topics/: PREVIOUS=REF names a commit that has the topic")
     run("tar", "-xf", archive, "-C", place)
-    return posted(store.series(checked=False, where=place / "topics"), topic.name, ",".join(map(str, topic.only)))
+    return posted(store.series(checked=False, where=place / "topics"), topic.name, numbers(topic))
 
 
 # {what a topic was put on, and the topic's patches: the commit}; who posts one topic after the other applies each once.

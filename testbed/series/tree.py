@@ -18,11 +18,13 @@ from typing import NoReturn
 from ..util import ROOT, TREE, Fail, digest, lane, lock, project, remove, say
 from . import lane as lanes
 from . import topics as store
-from .base import Base, git, package
+from .base import GIT_ENV, Base, git, package
 from .topics import COVER, NAME, Topic, queue_digest, series, subject_of
 
-ADDRESS = "knfsd-queue <knfsd-queue@example.invalid>"
-CONFIG = ("user.name=knfsd-queue", "user.email=knfsd-queue@example.invalid", "commit.cleanup=scissors")
+PERSON, EMAIL = GIT_ENV["GIT_AUTHOR_NAME"], GIT_ENV["GIT_AUTHOR_EMAIL"]
+ADDRESS = f"{PERSON} <{EMAIL}>"
+# What `make tree` sets in the tree.
+CONFIG = (f"user.name={PERSON}", f"user.email={EMAIL}", "commit.cleanup=scissors")
 # A mark no patch's subject begins with; what follows is the topic's name.
 MARK = "topic: "
 # Without the other topics, lines of theirs beside a hunk are not there: one line of context has to match.

@@ -250,7 +250,8 @@ def kept_wrongly(base: Base, wrapper: pathlib.Path) -> None:
     """
     where = ("*.[ch]", ":!arch", ":!tools", ":!Documentation")
     found = git(base.repo, "grep", "-lF", ".incbin", "--", *where, check=False).stdout.split()
-    if unknown := [name for name in found if f"*{name}" not in wrapper.read_text()]:
+    named = wrapper.read_text()
+    if unknown := [name for name in found if f"*{name}" not in named]:
         raise Fail(f"{', '.join(unknown)}: name it in {schema.shown(wrapper)}, beside kernel/configs.c")
 
 
@@ -382,9 +383,9 @@ def check(
         # In one build directory, from the base to the end of the series: each step compiles what it changes.
         with tally.step("the base's kernel"):
             wrapper = kernel.CCACHED / "gcc"
-            what = "ccache keeps no C file that takes another in by .incbin"
-            asked_of: tuple[Key, ...] = ("incbin", applied.code(base, end), base.key, CODE, wrapper)
-            tally.run(what, once, functools.partial(kept_wrongly, base, wrapper), *asked_of)
+            read_in: tuple[Key, ...] = ("incbin", applied.code(base, end), base.key, CODE, wrapper)
+            look = functools.partial(kept_wrongly, base, wrapper)
+            tally.run("ccache keeps no C file that takes another in by .incbin", once, look, *read_in)
             tally.run("the base's kernel is built", kernel.executable, base, base.commit, kernel.flavour(), "base")
             if not kept(key):
                 tally.run("kernel-doc and sparse read the base", before, base, all_names)
