@@ -124,15 +124,12 @@ def judge_all(tally: Tally, every: bool) -> None:
         own.lint(tally)
     base = find(tally)
     if base:
-        tests = beside(tally, {OWN: own.tests})
-        whole(tally, "check.check", functools.partial(check.check, every=every, meanwhile=tests), base)
-    if OWN not in tally.took:
-        with tally.step(OWN):
-            own.tests(tally)
-    if base:
+        whole(tally, "check.check", functools.partial(check.check, every=every), base)
         made(tally, SAID, base)
-        with beside(tally, of(base, BESIDE)):
+    with beside(tally, {OWN: own.tests, **(of(base, BESIDE) if base else {})}):
+        if base:
             made(tally, RUN, base)
+    if base:
         made(tally, DRAWN, base)
 
 
@@ -174,10 +171,10 @@ def beside(tally: Tally, parts: Mapping[str, Callable[[Tally], object]]) -> Iter
 
 @contextlib.contextmanager
 def fetched() -> Iterator[None]:
-    """Have what comes from the network fetched meanwhile; what fails there will be asked for again, and then said."""
+    """Have what comes from the network fetched meanwhile; what fails there will be asked for again."""
 
     def fetch() -> None:
-        with contextlib.suppress(Fail):
+        try:
             bases.find()
             guest.root(store.guest_packages(store.series()))
             guest.root()
@@ -185,6 +182,8 @@ def fetched() -> Iterator[None]:
                 guest.root(tools.PACKAGES)
                 for wanted in promises.every():
                     guest.root(wanted.experiment.packages)
+        except Fail as fail:
+            say(f"nothing more is fetched ahead of its use: {fail}")
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(fetch)

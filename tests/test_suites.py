@@ -371,17 +371,14 @@ def test_what_no_compiler_says_it_has_read_is_kept_of_no_file(ksrc, tmp_path):
         check.kept_wrongly(found, wrapper)
 
 
-@pytest.mark.parametrize("reached", ["no base", "no patches", "patches", "broken off"])
+@pytest.mark.parametrize("reached", ["no base", "patches", "broken off"])
 def test_the_testbeds_own_tests_are_made_whatever_becomes_of_the_patches(tested, monkeypatch, reached):
-    """Beside the patches where there are any, and once."""
     made = []
 
-    def checked(base, tally, every, meanwhile):
-        if reached != "no patches":
-            with meanwhile:
-                made.append("patches")
-                if reached == "broken off":
-                    raise Fail("it breaks off")
+    def checked(base, tally, every):
+        made.append("patches")
+        if reached == "broken off":
+            raise Fail("it breaks off")
 
     monkeypatch.setattr(gate.own, "lint", lambda tally: None)
     monkeypatch.setattr(gate.own, "tests", lambda tally: made.append("own") or tally.that("one of the own", ""))
@@ -394,9 +391,8 @@ def test_the_testbeds_own_tests_are_made_whatever_becomes_of_the_patches(tested,
     tally = util.Tally()
     gate.judge_all(tally, False)
     assert [case.name for case in tally.cases].count("one of the own") == 1 and gate.OWN in tally.took
-    there = {"no base": [], "no patches": ["SAID", "BESIDE", "RUN", "DRAWN"]}
-    with_patches = ["patches", "SAID", "BESIDE", "RUN", "DRAWN"]
-    assert sorted(made) == sorted(["own", *there.get(reached, with_patches)])
+    with_base = ["patches", "SAID", "BESIDE", "RUN", "DRAWN"]
+    assert sorted(made) == sorted(["own", *(with_base if reached != "no base" else [])])
 
 
 def test_what_a_topics_selftests_need_is_in_their_guest(filled, place, monkeypatch):

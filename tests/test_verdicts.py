@@ -190,6 +190,70 @@ def test_options_and_the_testbeds_own_code_are_part_of_it(keys, place, monkeypat
     assert all(check.CODE in key for key in keys().values())
 
 
+def test_many_patches_are_compiled_in_two_working_trees(filled, monkeypatch):
+    monkeypatch.setattr(kernel, "compiler", lambda: "gcc 12")
+    made = []
+
+    def compiled(base, commit, objects):
+        applied.checkout(base, commit)
+        assert util.run("git", "rev-parse", "HEAD", cwd=base.repo).stdout.strip() == commit
+        assert all((base.repo / name.replace(".o", ".c")).is_file() for name in objects if name != check.EVERYTHING)
+        made.append((base.repo, commit, tuple(objects)))
+
+    monkeypatch.setattr(check, "compile_step", compiled)
+    steps = applied.steps(filled)
+    names = {step.commit: applied.touched(filled, step.commit) for step in steps}
+    tally = util.Tally()
+    for few in (len(steps), 0):
+        monkeypatch.setattr(check, "FEW", few)
+        # Once more nothing is made.
+        for _ in range(2):
+            check.compile_all(filled, steps, names, {steps[-1].commit: ["a.h"]}, tally)
+        wanted = [(step.commit, ("net/queue.o",)) for step in steps[:2]]
+        wanted += [(steps[2].commit, ("net/new.o",)), (steps[2].commit, (check.EVERYTHING,))]
+        assert sorted(one[1:] for one in made) == sorted(wanted)
+        assert len({repo for repo, *_ in made}) == (1 if few else 2)
+        assert [repo for repo, _, objects in made if check.EVERYTHING in objects] == [filled.repo]
+        made.clear()
+        shutil.rmtree(util.cache() / "verdicts")
+    assert tally.passed == 16 and not tally.failed
+
+
+CHECKPATCH = """\
+for (@ARGV) {
+    next unless open(my $patch, "<", $_);
+    exit 2 if -e "broken";
+    while (<$patch>) { print "net/queue.c:1: ERROR:SPELLING: twenty\\n" if /^\\+line twenty/; }
+    print "net/queue.c:1: ERROR:AGAIN: together\\n" if -e "together" and 1 < grep /[.]patch$/, @ARGV;
+}
+"""
+
+
+def test_of_many_patches_that_checkpatch_is_given_the_bad_one_is_named(filled):
+    (filled.repo / "scripts").mkdir()
+    (filled.repo / "scripts/checkpatch.pl").write_text(CHECKPATCH)
+    steps = applied.steps(filled)
+    for _ in range(2):
+        tally = util.Tally()
+        check.checkpatches(filled, steps, tally)
+        problems = {case.name: case.problem for case in tally.cases}
+        assert [name for name, problem in problems.items() if problem] == [f"{steps[1].name}: checkpatch"]
+        assert problems[f"{steps[1].name}: checkpatch"] == "net/queue.c:1: ERROR:SPELLING: twenty"
+    assert len(problems) == 4
+    (filled.repo / "broken").touch()
+    tally = util.Tally()
+    check.checkpatches(filled, steps, tally)
+    # Only what has been kept is believed.
+    assert [bool(case.problem) for case in tally.cases] == [True, False, True, False]
+    assert "status 2" in tally.cases[0].problem
+    (filled.repo / "broken").rename(filled.repo / "together")
+    shutil.rmtree(util.cache() / "verdicts")
+    (filled.repo / "scripts/checkpatch.pl").write_text(CHECKPATCH.replace("twenty/", "none/"))
+    tally = util.Tally()
+    check.checkpatches(filled, steps, tally)
+    assert "of none alone" in tally.cases[0].problem
+
+
 @pytest.fixture
 def readme(filled, tmp_path, monkeypatch):
     """figures() of an experiment that the README shows; gives how many runs were made. `said` is what a run gives."""

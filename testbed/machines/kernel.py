@@ -250,8 +250,8 @@ def compiler() -> str:
 
 
 def workplace(base: Base, what: Flavour) -> pathlib.Path:
-    """The build directory of a base and a flavour; make itself sees what changed."""
-    return cache() / "build" / f"{what.kind.name}-{digest(base.key, compiler())}"
+    """The build directory of a base's working tree and a flavour; make itself sees what changed."""
+    return cache() / "build" / f"{what.kind.name}-{digest(base.key, str(base.repo), compiler())}"
 
 
 def kernels(

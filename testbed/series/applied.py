@@ -5,11 +5,12 @@ Hold the lock `source` around whatever checks out, and around what is built from
 """
 
 import dataclasses
+import functools
 import pathlib
 import re
 from collections.abc import Iterable
 
-from ..util import Fail, digest, say
+from ..util import Fail, cache, digest, need_space, say, whole
 from . import post, tree
 from . import topics as store
 from .base import Base, git
@@ -133,6 +134,17 @@ def checkout(base: Base, commit: str) -> None:
     git(base.repo, "clean", "-fdq")
 
 
+def second(base: Base) -> Base:
+    """The base with a second working tree, which is made once, so that two commits can be checked out at a time."""
+    place = cache() / "second" / base.repo.name
+    if not place.is_dir():
+        need_space(cache(), 2, "a second working tree of the source")
+        with whole(place) as part:
+            # It has no objects of its own, and no branches, which would be in the way when theirs are gone.
+            git(None, "clone", "-q", "--shared", "--no-checkout", "--single-branch", base.repo, part)
+    return dataclasses.replace(base, repo=place)
+
+
 def content(base: Base, commit: str) -> str:
     """What identifies a commit's files: a patch whose message alone has changed makes the same kernel."""
     return git(base.repo, "rev-parse", f"{commit}^{{tree}}").stdout.strip()
@@ -165,6 +177,7 @@ def touched(base: Base, commit: str, before: str = "") -> list[str]:
     return git(base.repo, "diff", "--name-only", "--diff-filter=d", before or f"{commit}^", commit).stdout.split()
 
 
+@functools.cache
 def blobs(base: Base, commit: str) -> dict[str, str]:
     """{file: the key of its text} of all that a commit has otherwise than the base; "" if it is gone."""
     said = git(base.repo, "diff", "--raw", "--no-renames", "--no-abbrev", base.commit, commit).stdout

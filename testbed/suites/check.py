@@ -2,7 +2,6 @@
 """Is every topic a series a maintainer could take? Each patch and topic is a check of its own."""
 
 import concurrent.futures
-import contextlib
 import functools
 import os
 import pathlib
@@ -19,7 +18,7 @@ from ..series import topics as store
 from ..series.applied import Step
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run
+from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run, tail
 from .verdicts import Key, keep, kept, once, value
 
 # A verdict is of this code, too.
@@ -42,6 +41,8 @@ ALLOWED = re.compile(
     r"UNKNOWN_COMMIT_ID|trace[^:]*\.h:\d+: CHECK:(OPEN_ENDED_LINE|PARENTHESIS_ALIGNMENT)|CAMELCASE: .*<PRI[dux]64>"
     r"|_kunit\.c:\d+: WARNING:CONST_STRUCT"
 )
+# So many patches are given to one checkpatch: it takes a second until it looks at the first one.
+AT_ONCE = 12
 # Debian 12's sparse predates __typeof_unqual__; without qualifiers to drop, __typeof__ means the same to it.
 SPARSE = "sparse -D__typeof_unqual__=__typeof__"
 SELFTESTS = store.SELFTESTS
@@ -68,6 +69,8 @@ STEPS = (
     "clang and 32 bits",
     "shellcheck",
 )
+# So many patches are compiled in one build directory: a second one takes as long to make.
+FEW = 30
 # What is made of every object of a configuration, and is not linked.
 EVERYTHING = "vmlinux_o"
 FIXES = re.compile(r"^Fixes:\s*(.*)$", re.M)
@@ -141,25 +144,41 @@ def build_programs(base: Base, commit: str, names: Sequence[str]) -> None:
         warned(kernel.install_selftests(base, names, pathlib.Path(place), log))
 
 
-def checkpatch(base: Base, patch: pathlib.Path) -> None:
-    said = run("perl", "scripts/checkpatch.pl", *CHECKPATCH, patch, cwd=base.repo, check=False).stdout
-    if found := [
-        line for line in said.splitlines() if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)
-    ]:
-        raise Fail("\n".join(found))
+def checkpatch(base: Base, patches: Sequence[pathlib.Path]) -> list[str]:
+    """What checkpatch.pl complains of in some patches; it does not say in which."""
+    done = run("perl", "scripts/checkpatch.pl", *CHECKPATCH, *patches, cwd=base.repo, check=False)
+    if done.returncode not in (0, 1):
+        raise Fail(f"checkpatch.pl ended with status {done.returncode}:\n{tail(done.stdout)}")
+    lines = done.stdout.splitlines()
+    return [line for line in lines if re.search(r"(ERROR|WARNING|CHECK):", line) and not ALLOWED.search(line)]
+
+
+def complained(base: Base, patches: Sequence[pathlib.Path]) -> dict[pathlib.Path, list[str]]:
+    """{patch: what checkpatch.pl complains of}, without those that it finds nothing in."""
+    found: dict[pathlib.Path, list[str]] = {}
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        some = [patches[at : at + AT_ONCE] for at in range(0, len(patches), AT_ONCE)]
+        for asked, said in zip(some, pool.map(functools.partial(checkpatch, base), some)):
+            alone = {path: lines for path in asked if said and (lines := checkpatch(base, [path]))}
+            if said and not alone:
+                raise Fail("checkpatch.pl complains of patches together, and of none alone:\n" + "\n".join(said))
+            found |= alone
+    return found
 
 
 def checkpatches(base: Base, patches: Sequence[Step], tally: Tally) -> None:
-    """checkpatch.pl over patches, as many at a time as there are CPUs; it needs nothing of a patch's own commit."""
+    """checkpatch.pl over patches; it needs nothing of a patch's own commit."""
     tools = [base.repo / "scripts" / name for name in ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")]
     judge: tuple[Key, ...] = (base.key, CODE, *(path for path in tools if path.is_file()))
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = [
-            pool.submit(once, functools.partial(checkpatch, base, step.patch), "checkpatch", step.patch, *judge)
-            for step in patches
-        ]
-        for step, ended in zip(patches, found):
-            tally.run(f"{step.name}: checkpatch", ended.result)
+    new = [step.patch for step in patches if not kept(("checkpatch", step.patch, *judge))]
+    found = tally.run("checkpatch came to its end", complained, base, new)
+    for step in patches:
+        problem = "it was not asked" if found is None and step.patch in new else ""
+        if found and step.patch in found:
+            problem = "\n".join(found[step.patch])
+        tally.that(f"{step.name}: checkpatch", problem)
+        if not problem:
+            keep(("checkpatch", step.patch, *judge))
 
 
 def complaints(said: str) -> set[str]:
@@ -358,17 +377,15 @@ def check(
     tally: Tally,
     chosen: Collection[Topic] | None = None,
     every: bool = False,
-    meanwhile: contextlib.AbstractContextManager[None] | None = None,
 ) -> None:
     """All of it, or of some topics; every patch and topic is a check of its own.
 
     every: with each patch all that includes its headers is compiled, and the other compilers see each topic's end; else
-    the last patch is where that is done. meanwhile: what is made beside the patches, if they apply: with each of them
-    make has one CPU alone for half of the time.
+    the last patch is where that is done.
     """
     tally.suite = "check"
     chosen = store.series() if chosen is None else chosen
-    with contextlib.ExitStack() as stack, lock("source"):
+    with lock("source"):
         with tally.step("the patches apply"):
             steps = apply_all(base, tally, chosen)
             if not steps:
@@ -389,16 +406,9 @@ def check(
             tally.run("the base's kernel is built", kernel.executable, base, base.commit, kernel.flavour(), "base")
             if not kept(key):
                 tally.run("kernel-doc and sparse read the base", before, base, all_names)
-        if meanwhile:
-            stack.enter_context(meanwhile)
         with tally.step("each patch compiles"):
-            for step in first:
-                compiles(base, step, names[step.commit], tally)
-            for step in steps:
-                compiles(base, step, names[step.commit], tally)
-                brought = all_names if step is steps[-1] else names[step.commit] if every else []
-                if headers(brought):
-                    users(base, step.commit, step.name, tally)
+            changed = {step.commit: headers(names[step.commit]) for step in steps if every} | {end: headers(all_names)}
+            compile_all(base, [*first, *steps], names, changed, tally)
         with tally.step("the patched kernel"):
             patched = applied.commits(base)["patched"]
             tally.run("the patched kernel is built", kernel.executable, base, patched, kernel.flavour(), "patched")
@@ -456,10 +466,54 @@ def stands_alone(base: Base, topics: list[Topic], topic: Topic, tally: Tally) ->
     tally.run(what, once, functools.partial(tree.applies, base.repo, closure, base.commit), *key)
 
 
+def compile_all(
+    base: Base,
+    steps: Sequence[Step],
+    names: dict[str, list[str]],
+    changed: dict[str, list[str]],
+    tally: Tally,
+) -> None:
+    """Patches, in order; names: {commit: the files it changes}, changed: {commit: headers whose users are compiled}.
+
+    For half of what a patch takes make has one CPU alone. So where there are many, the first half of them has a working
+    tree and a build directory of its own; the second half ends where the patched kernel begins.
+    """
+    new = [
+        at
+        for at, step in enumerate(steps)
+        if objects(names[step.commit]) and not kept(compiled_from(base, step, names[step.commit]))
+    ]
+    half = new[len(new) // 2] if len(new) > FEW else 0
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        if half:
+            beside = pool.submit(compile_some, applied.second(base), steps[:half], names, changed, tally)
+        compile_some(base, steps[half:], names, changed, tally)
+        if half:
+            beside.result()
+
+
+def compile_some(
+    base: Base,
+    steps: Iterable[Step],
+    names: dict[str, list[str]],
+    changed: dict[str, list[str]],
+    tally: Tally,
+) -> None:
+    """Those of compile_all() that have one working tree."""
+    for step in steps:
+        compiles(base, step, names[step.commit], tally)
+        if changed.get(step.commit):
+            users(base, step.commit, step.name, tally)
+
+
+def compiled_from(base: Base, step: Step, names: Sequence[str]) -> tuple[Key, ...]:
+    return "compile", *depends(base, step.commit, names), *asked("sim")
+
+
 def compiles(base: Base, step: Step, names: Sequence[str], tally: Tally) -> None:
     """A patch's own objects, and the programs of the selftests it changes."""
     if made := objects(names):
-        key: tuple[Key, ...] = ("compile", *depends(base, step.commit, names), *asked("sim"))
+        key = compiled_from(base, step, names)
         tally.run(f"{step.name}: compiles", once, functools.partial(compile_step, base, step.commit, made), *key)
     if dirs := programs(names):
         sources = [
