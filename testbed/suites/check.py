@@ -170,15 +170,15 @@ def checkpatches(base: Base, patches: Sequence[Step], tally: Tally) -> None:
     """checkpatch.pl over patches; it needs nothing of a patch's own commit."""
     tools = [base.repo / "scripts" / name for name in ("checkpatch.pl", "spelling.txt", "const_structs.checkpatch")]
     judge: tuple[Key, ...] = (base.key, CODE, *(path for path in tools if path.is_file()))
-    new = [step.patch for step in patches if not kept(("checkpatch", step.patch, *judge))]
+    keys: dict[pathlib.Path, tuple[Key, ...]] = {step.patch: ("checkpatch", step.patch, *judge) for step in patches}
+    new = [path for path, key in keys.items() if not kept(key)]
     found = tally.run("checkpatch came to its end", complained, base, new)
     for step in patches:
-        problem = "it was not asked" if found is None and step.patch in new else ""
-        if found and step.patch in found:
-            problem = "\n".join(found[step.patch])
+        unasked = found is None and step.patch in new
+        problem = "it was not asked" if unasked else "\n".join((found or {}).get(step.patch, []))
         tally.that(f"{step.name}: checkpatch", problem)
         if not problem:
-            keep(("checkpatch", step.patch, *judge))
+            keep(keys[step.patch])
 
 
 def complaints(said: str) -> set[str]:
@@ -372,12 +372,7 @@ def agree(topics: list[Topic], topic: Topic) -> None:
         )
 
 
-def check(
-    base: Base,
-    tally: Tally,
-    chosen: Collection[Topic] | None = None,
-    every: bool = False,
-) -> None:
+def check(base: Base, tally: Tally, chosen: Collection[Topic] | None = None, every: bool = False) -> None:
     """All of it, or of some topics; every patch and topic is a check of its own.
 
     every: with each patch all that includes its headers is compiled, and the other compilers see each topic's end; else
@@ -467,17 +462,20 @@ def stands_alone(base: Base, topics: list[Topic], topic: Topic, tally: Tally) ->
 
 
 def compile_all(
-    base: Base,
-    steps: Sequence[Step],
-    names: dict[str, list[str]],
-    changed: dict[str, list[str]],
-    tally: Tally,
+    base: Base, steps: Sequence[Step], names: dict[str, list[str]], changed: dict[str, list[str]], tally: Tally
 ) -> None:
     """Patches, in order; names: {commit: the files it changes}, changed: {commit: headers whose users are compiled}.
 
     For half of what a patch takes make has one CPU alone. So where there are many, the first half of them has a working
     tree and a build directory of its own; the second half ends where the patched kernel begins.
     """
+
+    def some(base: Base, steps: Iterable[Step]) -> None:
+        for step in steps:
+            compiles(base, step, names[step.commit], tally)
+            if changed.get(step.commit):
+                users(base, step.commit, step.name, tally)
+
     new = [
         at
         for at, step in enumerate(steps)
@@ -485,25 +483,9 @@ def compile_all(
     ]
     half = new[len(new) // 2] if len(new) > FEW else 0
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        if half:
-            beside = pool.submit(compile_some, applied.second(base), steps[:half], names, changed, tally)
-        compile_some(base, steps[half:], names, changed, tally)
-        if half:
-            beside.result()
-
-
-def compile_some(
-    base: Base,
-    steps: Iterable[Step],
-    names: dict[str, list[str]],
-    changed: dict[str, list[str]],
-    tally: Tally,
-) -> None:
-    """Those of compile_all() that have one working tree."""
-    for step in steps:
-        compiles(base, step, names[step.commit], tally)
-        if changed.get(step.commit):
-            users(base, step.commit, step.name, tally)
+        beside = pool.submit(some, applied.second(base) if half else base, steps[:half])
+        some(base, steps[half:])
+        beside.result()
 
 
 def compiled_from(base: Base, step: Step, names: Sequence[str]) -> tuple[Key, ...]:
