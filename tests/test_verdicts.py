@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """A verdict that is kept hides no failure: whatever decides it, once it changes, has it asked for again."""
 
+import os
 import shutil
 from types import SimpleNamespace
 
@@ -252,6 +253,16 @@ def test_of_many_patches_that_checkpatch_is_given_the_bad_one_is_named(filled):
     tally = util.Tally()
     check.checkpatches(filled, steps, tally)
     assert "of none alone" in tally.cases[0].problem
+
+
+def test_checkpatch_asks_the_python3_that_has_its_libraries(filled, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/python3").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "elsewhere/python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/elsewhere:{os.environ['PATH']}")
+    (filled.repo / "scripts").mkdir()
+    (filled.repo / "scripts/checkpatch.pl").write_text('system(qw(python3 -c), "import git, ply") and exit 2;\n')
+    assert check.checkpatch(filled, [step.patch for step in applied.steps(filled)]) == []
 
 
 @pytest.fixture
