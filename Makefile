@@ -11,10 +11,10 @@ quoted = '$(subst ','\'',$(1)=$($(1)))'
 GIVEN = $(foreach name,$(filter-out PYTHON,$(.VARIABLES)),$(if $(findstring command,$(origin $(name))),$(call quoted,$(name))))
 
 $(COMMANDS):
-	@PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed $@ $(GIVEN)
+	@PYTHONPATH="$(CURDIR)" PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed $@ $(GIVEN)
 
 .DEFAULT:
-	@PYTHONPATH=$(CURDIR) PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed $@
+	@PYTHONPATH="$(CURDIR)" PYTHONDONTWRITEBYTECODE=1 $(PYTHON) -m testbed $@
 
 .PHONY: $(COMMANDS)
 .NOTPARALLEL:

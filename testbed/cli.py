@@ -231,8 +231,9 @@ def check_series(args: Arguments) -> int:
 @command(MACHINE, KSRC, LTS, example="KIND=smp")
 def kernels(args: Arguments) -> None:
     """build base and patched"""
-    for name, path in kernel.kernels(base.find(), kernel.flavour(args.kind)).items():
-        say(f"{name}: {path}")
+    what = kernel.flavour(args.kind)
+    for name in kernel.kernels(base.find(), what):
+        say(f"{name}: {BUILD / name / what.image}")
 
 
 @command(KSRC, place="results")
@@ -327,9 +328,14 @@ def check_figures(args: Arguments) -> int:
 )
 def test(args: Arguments) -> int:
     """the gate: what has to hold of every change; ends with "N passed, N failed\""""
-    if args.t or args.kind != "sim" or args.noise or args.mode:
-        return gate.some(args.kind, args.t, args.noise, args.mode)
-    return gate.gate().close(BUILD / "junit.xml")
+    if is_gate(args):
+        return gate.gate().close(BUILD / "junit.xml")
+    return gate.some(args.kind, args.t, args.noise, args.mode)
+
+
+def is_gate(args: Arguments) -> bool:
+    """Whether all is asked for that has to hold of every change, and not some of it."""
+    return not (args.t or args.kind != "sim" or args.noise or args.mode)
 
 
 @command(*CHECKOUTS, KSRC, name="test-all", example="PYNFS=/path/to/pynfs", place="test")
@@ -472,7 +478,9 @@ def places(found: Command, args: Arguments) -> list[str]:
     if found.name == "test-all":
         return [*(f"test-{kind}" for kind in TESTED), "mutants", "conformance", "swarm"]
     of_kind = found.place in ("test", "shell")
-    return [f"{found.place}-{getattr(args, 'kind', MACHINE.default)}" if of_kind else found.place]
+    named = [f"{found.place}-{getattr(args, 'kind', MACHINE.default)}" if of_kind else found.place]
+    # The gate has random loads, too.
+    return [*named, "swarm"] if found.name == "test" and is_gate(args) else named
 
 
 def main() -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make test`, the gate: what has to hold of every change. `make test-all`: all that can be tested."""
 
-import concurrent.futures
 import contextlib
 import functools
 import os
@@ -22,7 +21,7 @@ from .series.base import PACKAGED, PROJECTS, Base
 from .series.topics import Topic
 from .suites import check, conformance, kunit, links, litmus, mutants, own, selftests, tools, verdicts
 from .swarm import judge, promises
-from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say
+from .util import BUILD, ROOT, TREE, Fail, Tally, lane, lock, run, say, threads
 
 Part = Callable[[Base, Tally], object]
 OWN, LINT = "the testbed's own tests", "ruff and mypy"
@@ -126,11 +125,16 @@ def judge_all(tally: Tally, every: bool) -> None:
     if base:
         whole(tally, "check.check", functools.partial(check.check, every=every), base)
         made(tally, SAID, base)
-    with beside(tally, {OWN: own.tests, **(of(base, BESIDE) if base else {})}):
+    with beside(tally, {OWN: own_tests, **(of(base, BESIDE) if base else {})}):
         if base:
             made(tally, RUN, base)
     if base:
         made(tally, DRAWN, base)
+
+
+def own_tests(tally: Tally) -> None:
+    """As whole(): they need no base."""
+    tally.run(f"{OWN} came to their end", own.tests, tally)
 
 
 def find(tally: Tally) -> Base | None:
@@ -158,15 +162,13 @@ def of(base: Base, parts: Mapping[str, Part]) -> dict[str, Callable[[Tally], obj
 def beside(tally: Tally, parts: Mapping[str, Callable[[Tally], object]]) -> Iterator[None]:
     """Make parts meanwhile. What they take of the time is what is left of them afterwards."""
     found = {name: Tally() for name in parts}
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         ended = {name: pool.submit(part, found[name]) for name, part in parts.items()}
-        try:
-            yield
-        finally:
-            for name, future in ended.items():
-                with tally.step(name):
-                    future.result()
-                    tally.cases += found[name].cases
+        yield
+        for name, future in ended.items():
+            with tally.step(name):
+                future.result()
+                tally.cases += found[name].cases
 
 
 @contextlib.contextmanager
@@ -185,7 +187,7 @@ def fetched() -> Iterator[None]:
         except Fail as fail:
             say(f"nothing more is fetched ahead of its use: {fail}")
 
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         pool.submit(fetch)
         yield
 

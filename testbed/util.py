@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What every other module of the testbed leans on: the caches, running commands, and failing clearly."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import fcntl
@@ -8,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
@@ -46,6 +48,9 @@ def cache() -> pathlib.Path:
     """The directory of everything that can be made again: outside git, keyed by what made it, safe to delete."""
     home = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
     path = pathlib.Path(home) / "knfsd-queue"
+    for what, place in {"XDG_CACHE_HOME": path, "the checkout": ROOT}.items():
+        if re.search(r"[\s:]", str(place)):
+            raise Fail(f"{place}: the kernel's make takes no path with white space or a colon: move {what}")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,14 +84,15 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command and return its CompletedProcess, with stdout as text and stderr in it.
 
-    A command that fails raises Fail with its last lines; with log=PATH everything it printed is kept there.
+    A command that fails raises Fail with its last lines; with log=PATH everything it printed is kept there. It speaks
+    English, for what it says is read.
     """
     words = [str(a) for a in argv]
     try:
         done = subprocess.run(
             words,
             cwd=cwd,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, "LC_ALL": "C.UTF-8", **(env or {})},
             text=True,
             errors="replace",
             pass_fds=HELD,
@@ -106,6 +112,27 @@ def run(
             + f":\n{tail(done.stdout)}"
         )
     return done
+
+
+# Commands in process groups of their own, which a terminal's Ctrl-C does not reach.
+APART: set[subprocess.Popen[bytes]] = set()
+
+
+@contextlib.contextmanager
+def threads(count: int = 0) -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    """A pool of threads, one for each CPU if no count is given.
+
+    If its user breaks off, what has not begun is not begun; after a Ctrl-C what runs is ended.
+    """
+    with concurrent.futures.ThreadPoolExecutor(count or len(os.sched_getaffinity(0))) as pool:
+        try:
+            yield pool
+        except BaseException as why:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if isinstance(why, KeyboardInterrupt):
+                for command in list(APART):
+                    command.terminate()
+            raise
 
 
 def tail(text: str, lines: int = 25) -> str:
@@ -235,9 +262,10 @@ class Tally:
 
     def that(self, what: str, problems: object) -> None:
         """Count a check by what is wrong: nothing, if it is empty."""
-        self.cases.append(Case(self.suite, what, str(problems) if problems else ""))
-        if problems:
-            lines = [f"FAIL {what}", *(f"     {line}" for line in str(problems).splitlines())]
+        problem = (str(problems) or "nothing is said of why") if problems else ""
+        self.cases.append(Case(self.suite, what, problem))
+        if problem:
+            lines = [f"FAIL {what}", *(f"     {line}" for line in problem.splitlines())]
         else:
             lines = [f"ok   {what}"]
         # In one piece, for another thread may say something, too.
@@ -353,7 +381,10 @@ def read_junit(path: pathlib.Path) -> dict[str, str]:
     """{case: problem} of a JUnit file of another runner's; a skipped case is a problem."""
     from junitparser import JUnitXml, TestSuite
 
-    whole_file = JUnitXml.fromfile(str(path))
+    try:
+        whole_file = JUnitXml.fromfile(str(path))
+    except SyntaxError as error:  # as its parser names what is no XML
+        raise Fail(f"{path}: what wrote it did not come to its end: {error}") from error
     suites = [whole_file] if isinstance(whole_file, TestSuite) else list(whole_file)
     return {
         f"{case.classname}.{case.name}": "\n".join(

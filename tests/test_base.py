@@ -53,6 +53,13 @@ def test_what_is_no_kernel_is_refused(ksrc, tmp_path):
     (tmp_path / "plain").mkdir()
     with pytest.raises(Fail, match="not the top of a git tree"):
         base.from_tree(tmp_path / "plain")
+    config = ksrc / ".git/config"
+    was = config.read_text()
+    config.write_text("[core\n")
+    # What git says is better than a guess: of an owner, or of this.
+    with pytest.raises(Fail, match="git says:\n.*bad config"):
+        base.from_tree(ksrc)
+    config.write_text(was)
     base.git(ksrc, "rm", "-q", "Kbuild")
     base.git(ksrc, "commit", "-q", "-m", "no kernel any more")
     with pytest.raises(Fail, match="not a source tree of Linux"):

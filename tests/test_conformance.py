@@ -60,6 +60,9 @@ def test_pynfs_is_read_from_its_json(tmp_path):
         "4.1-mode0 A2": "failed",
         "4.1-mode0 A3": "skipped",
     }
+    # Its guest was killed.
+    (tmp_path / "4.1-mode0.json").write_text('{"testcase": [')
+    assert conformance.read_pynfs(tmp_path) == {}
 
 
 def test_fstests_are_read_from_their_report(tmp_path):
@@ -76,6 +79,8 @@ def test_fstests_are_read_from_their_report(tmp_path):
         "v3-mode0 generic/002": "skipped",
         "v3-mode0 generic/003": "failed",
     }
+    (tmp_path / "v3-mode0/result.xml").write_text("<testsuite>")
+    assert conformance.read_fstests(tmp_path) == {}
 
 
 def test_what_is_installed_says_its_version(tmp_path):

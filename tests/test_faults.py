@@ -124,8 +124,7 @@ def guests(tmp_path, monkeypatch):
     (tmp_path / "kselftest-list.txt").write_text("net:fast.sh\n")
 
     def executable(base, commit, what, place):
-        path = tmp_path / place
-        path.parent.mkdir(exist_ok=True)
+        path = tmp_path / f"linux-{commit}"
         path.write_text(commit)
         return path
 

@@ -141,6 +141,11 @@ def test_a_command_that_is_missing_says_so():
         util.run("no-such-command-anywhere")
 
 
+def test_a_command_speaks_english_whatever_the_user_speaks(monkeypatch):
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert util.run("sh", "-c", "echo $LC_ALL").stdout == "C.UTF-8\n"
+
+
 @pytest.fixture(params=["sim", "smp", "x86"])
 def machine(tmp_path, monkeypatch, request):
     """boot() with a shell script in the place of the kernel, or of QEMU: it gets the boot line and plays the guest."""
@@ -223,10 +228,20 @@ def test_a_guest_that_hangs_is_killed_with_all_its_processes(machine, tmp_path):
     assert gone(int((tmp_path / "results/pid").read_text()))
 
 
-def test_a_killed_testbed_leaves_no_guest(tmp_path):
+BOOT = "boot.boot('{0}/linux', '{0}/script', '{0}/results')\n"
+POOL = """
+with util.threads(1) as pool:
+    ended = [pool.submit(boot.boot, '{0}/linux', '{0}/script', '{0}/' + name) for name in ("results", "next")]
+    ended[0].result()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("what", [BOOT, POOL])
+def test_a_killed_testbed_leaves_no_guest(tmp_path, how, what):
     code = (
-        f"import pathlib\nfrom testbed.machines import boot, guest\nguest.root = lambda: pathlib.Path('/')\n"
-        f"boot.boot('{tmp_path}/linux', '{tmp_path}/script', '{tmp_path}/results')\n"
+        "import pathlib\nfrom testbed import util\nfrom testbed.machines import boot, guest\n"
+        "guest.root = lambda: pathlib.Path('/')\n" + what.format(tmp_path)
     )
     (tmp_path / "linux").write_text("#!/bin/bash\necho $$ > pid; sleep 1000\n")
     (tmp_path / "linux").chmod(0o755)
@@ -237,9 +252,9 @@ def test_a_killed_testbed_leaves_no_guest(tmp_path):
             break
         time.sleep(0.05)
     time.sleep(0.5)  # `timeout` does not pass a signal on before it has noted whom to pass it to
-    testbed.send_signal(signal.SIGKILL)
+    testbed.send_signal(how)
     testbed.wait()
-    assert gone(int(pid.read_text()))
+    assert gone(int(pid.read_text())) and not (tmp_path / "next").exists()
 
 
 def test_what_other_scripts_source_is_no_selftest():
@@ -290,13 +305,16 @@ def test_a_cache_that_cannot_be_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file/below"))
     with pytest.raises(Fail, match="file/below/knfsd-queue: cannot be made: Not a directory: set XDG_CACHE_HOME to"):
         util.cache()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a place"))
+    with pytest.raises(Fail, match="a place/knfsd-queue: .* no path with white space or a colon: move XDG_CACHE_HOME"):
+        util.cache()
 
 
 def test_two_commands_that_write_the_same_files_wait_for_each_other(tmp_path):
     """And those of other kinds of machine do not: what they write has other names."""
     program = "import sys; from testbed import cli, util; cli.gate.some = lambda *given: print(given[0], flush=True)"
     ask = [sys.executable, "-c", f"{program}; cli.main()", "test"]
-    with cli.alone(cli.COMMANDS["test"], types.SimpleNamespace(kind="debug")):
+    with cli.alone(*cli.parse(["test", "KIND=debug"])):
         other = subprocess.Popen([*ask, "KIND=debug"], cwd=util.ROOT, stdout=subprocess.PIPE, text=True)
         assert other.stdout.readline() == "==> waiting for another process that works on test-debug of build/\n"
         util.run(*ask, "KIND=x86", cwd=util.ROOT)
@@ -306,6 +324,8 @@ def test_two_commands_that_write_the_same_files_wait_for_each_other(tmp_path):
 @pytest.mark.parametrize(
     "words, places",
     [
+        (["test"], ["test-sim", "swarm"]),
+        (["test", "T=lwq"], ["test-sim"]),
         (["test", "KIND=x86"], ["test-x86"]),
         (["kunit"], ["test-sim"]),
         (["shell", "KIND=smp"], ["shell-smp"]),
@@ -489,6 +509,8 @@ def test_what_is_built_is_had_while_another_process_has_the_source(filled, ksrc,
     made = kernel.kernels(found, what)
     monkeypatch.setattr(kernel, "lock", lambda name: pytest.fail("it waits"))
     assert kernel.kernels(found, what) == made and set(made) == {"base", "patched"}
+    # What is in build/ is another command's to exchange.
+    assert {path.parent for path in made.values()} == {util.cache() / "kernels"}
     assert set(kernel.kernels(found, what, only=["patched"])) == {"patched"}
     with pytest.raises(pytest.fail.Exception, match="it waits"):
         kernel.kernels(found, what, {"variant": "patch"})

@@ -28,13 +28,13 @@ KERNEL_MAKEFILE = MAKEFILE + textwrap.dedent("""\
     \t@mkdir -p $(O); sed "s/@DRIVER@/$$(cat drivers/made-up/made-up.c 2>/dev/null | tr -d '\\n')/" guest >$(O)/linux
     \t@chmod +x $(O)/linux; touch $(O)/vmlinux; echo '  CC      made-up.o'
     vmlinux_o:
-    \t@:
+    \t@for h in $$(find drivers -name '*.h'); do [ $(O)/$@ -nt $$h ] || grep -H warning: $$h; done; touch $(O)/$@
     tinyconfig:
     \t@mkdir -p $(O); : >$(O)/.config
     olddefconfig:
     \t@:
     %.o:
-    \t@mkdir -p $(O)/$(@D); touch $(O)/$@
+    \t@[ $(O)/$@ -nt $*.c ] || { grep -H warning: $*.c; mkdir -p $(O)/$(@D); touch $(O)/$@; }
     """)
 GUEST = textwrap.dedent("""\
     #!/bin/bash
@@ -278,6 +278,25 @@ def test_its_experiment_is_measured_and_recorded(made_up):
         point["iops"] for point in result["base"]
     ] == [100, 200]
     assert "speed: of today's series" in made_up("results", "T=made-up")
+
+
+@pytest.mark.parametrize(
+    "name, check", [("made-up.c", "compiles"), ("made-up.h", "all that includes its headers compiles")]
+)
+def test_a_warning_is_found_again_although_all_is_up_to_date(made_up, name, check):
+    tree, path = made_up.work / "tree", f"drivers/made-up/{name}"
+    write(tree, path, "made-up driver\nwarning: it is made up\n")
+    base.git(tree, "add", "-A")
+    base.git(tree, "commit", "-q", "-m", "made-up: warn\n\nWhy.\n")
+    made_up("export")
+    # A kernel of it is there, too.
+    made_up("kernels")
+    for _ in range(2):
+        said = made_up("check", status=1)
+        assert f"FAIL check: made-up/0004-made-up-warn.patch: {check}: compiler warnings:" in said
+        assert f"     {path}:warning: it is made up\n" in said
+    base.git(tree, "reset", "-q", "--hard", "HEAD^")
+    made_up("export")
 
 
 def test_what_is_built_can_be_cleaned(made_up):

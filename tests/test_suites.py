@@ -185,6 +185,15 @@ def test_every_check_is_in_the_junit_file(tmp_path, capsys):
     assert capsys.readouterr().out.endswith(f"{again}2 passed, 2 failed\n")
 
 
+def test_a_failure_that_says_nothing_is_one(tmp_path):
+    tally = util.Tally()
+    tally.run("this does not hold", lambda: (_ for _ in ()).throw(Fail("")))
+    assert tally.failed == 1 and tally.close() == 1
+    (tmp_path / "cut.xml").write_text("<testsuites><testsuite name='a'>")
+    with pytest.raises(Fail, match="cut.xml: what wrote it did not come to its end"):
+        util.read_junit(tmp_path / "cut.xml")
+
+
 def test_the_first_failures_are_said_again_at_the_end(capsys):
     tally = util.Tally()
     for number in range(util.Tally.AGAIN + 2):
@@ -381,7 +390,13 @@ def test_the_testbeds_own_tests_are_made_whatever_becomes_of_the_patches(tested,
             raise Fail("it breaks off")
 
     monkeypatch.setattr(gate.own, "lint", lambda tally: None)
-    monkeypatch.setattr(gate.own, "tests", lambda tally: made.append("own") or tally.that("one of the own", ""))
+
+    def own(tally):
+        made.append("own")
+        tally.that("one of the own", "")
+        raise Fail("no git")
+
+    monkeypatch.setattr(gate.own, "tests", own)
     monkeypatch.setattr(gate.tree, "check_exported", lambda: None)
     monkeypatch.setattr(gate.bases, "find", lambda: None if reached == "no base" else tested)
     monkeypatch.setattr(gate.check, "check", checked)
@@ -391,6 +406,7 @@ def test_the_testbeds_own_tests_are_made_whatever_becomes_of_the_patches(tested,
     tally = util.Tally()
     gate.judge_all(tally, False)
     assert [case.name for case in tally.cases].count("one of the own") == 1 and gate.OWN in tally.took
+    assert "no git" in [case.problem for case in tally.cases]
     with_base = ["patches", "SAID", "BESIDE", "RUN", "DRAWN"]
     assert sorted(made) == sorted(["own", *(with_base if reached != "no base" else [])])
 

@@ -195,8 +195,9 @@ def test_many_patches_are_compiled_in_two_working_trees(filled, monkeypatch):
     monkeypatch.setattr(kernel, "compiler", lambda: "gcc 12")
     made = []
 
-    def compiled(base, commit, objects):
+    def compiled(base, commit, objects, dated=()):
         applied.checkout(base, commit)
+        assert list(dated) == (["a.h"] if check.EVERYTHING in objects else [])
         assert util.run("git", "rev-parse", "HEAD", cwd=base.repo).stdout.strip() == commit
         assert all((base.repo / name.replace(".o", ".c")).is_file() for name in objects if name != check.EVERYTHING)
         made.append((base.repo, commit, tuple(objects)))

@@ -119,7 +119,7 @@ def figures(base: Base, tally: Tally) -> None:
 
 def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
     """The key of what decides the bytes of an exact result, and whether they are those recorded."""
-    images = run.kernels(base, experiment)
+    images, root = run.kernels(base, experiment), guest.root(experiment.packages)
     tests = run.selftests(base, experiment)
     # Of the shell what its guest runs; of all else anything may be used. The list names the scripts.
     files = [path for path in sorted(pathlib.Path(tests).rglob("*")) if path.is_file()] if tests else []
@@ -128,7 +128,8 @@ def decided_by(experiment: Experiment, base: Base) -> tuple[Key, ...]:
         experiment.content,
         json.dumps(pieces.used(experiment)),
         *(f"{path.relative_to(tests)} {digest(path)}" for path in others),
-        *guest.packages(guest.root(experiment.packages)),
+        root.name,
+        *guest.packages(root),
         *images.values(),
         *code("experiments", "machines"),
         experiment.recorded,

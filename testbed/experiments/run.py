@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running experiments: the kernels they ask for, a guest for each, and one JSON file of figures a run."""
 
-import concurrent.futures
 import contextlib
 import json
-import os
 import pathlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +12,7 @@ from ..machines import boot as machines
 from ..machines import guest, kernel, kinds
 from ..series import applied
 from ..series.base import Base
-from ..util import BUILD, Fail, bar, lock, say, write
+from ..util import BUILD, Fail, bar, lock, say, threads, write
 from .experiment import Experiment
 from .table import Result
 
@@ -116,10 +114,9 @@ def boots(experiment: Experiment, base: Base, out: pathlib.Path) -> Result:
         )
 
     # On real time a guest keeps every CPU it has busy.
-    at_once = len(os.sched_getaffinity(0)) if kinds.simulated(experiment.machine) else 1
     with (
         watched(experiment.name, done, len(points) * len(made)),
-        concurrent.futures.ThreadPoolExecutor(at_once) as pool,
+        threads(0 if kinds.simulated(experiment.machine) else 1) as pool,
     ):
         running = {
             name: pool.submit(boot, experiment, experiment.machine, path, text, wheres[name])

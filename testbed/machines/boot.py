@@ -16,7 +16,7 @@ import struct
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..util import Fail, locking, remove, say, tail
+from ..util import APART, Fail, locking, remove, say, tail
 from . import guest, qemu, uml
 from .kinds import KINDS
 
@@ -93,7 +93,7 @@ def run(
     console = results / "console"
     # coreutils' timeout rather than our own clock: it outlives us, and it ends the guest's whole process group.
     with open(console, "wb") as out, cpu() if simulated else contextlib.nullcontext() as own:
-        done = subprocess.run(
+        guest = subprocess.Popen(
             ["timeout", "--kill-after=10", str(limit), *line],
             cwd=results,
             stdin=subprocess.DEVNULL,
@@ -102,7 +102,15 @@ def run(
             stderr=subprocess.STDOUT,
             preexec_fn=functools.partial(in_child, simulated, own),
         )
-    verdict(console, results / "exit", done.returncode, limit)
+        APART.add(guest)
+        try:
+            guest.wait()
+        except BaseException:
+            guest.terminate()
+            raise
+        finally:
+            APART.discard(guest)
+    verdict(console, results / "exit", guest.returncode, limit)
     return results
 
 

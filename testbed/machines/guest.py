@@ -73,7 +73,7 @@ def bootstrap(
         "--variant=minbase",
         "--format=tar",
         f"--include={','.join(packages)}",
-        "--quiet",
+        '--aptopt=Acquire::Retries "5"',
         f"--keyring={host.KEYRING}",
         *hooks,
         SUITE,

@@ -257,7 +257,7 @@ def workplace(base: Base, what: Flavour) -> pathlib.Path:
 def kernels(
     base: Base, what: Flavour, variants: dict[str, str] | None = None, only: Container[str] | None = None
 ) -> dict[str, pathlib.Path]:
-    """Build the kernels of a flavour; returns {"base": path, "patched": path} of executables in build/.
+    """Build the kernels of a flavour; returns {"base": path, "patched": path} of executables, see executable().
 
     variants is {name: patch}: as many kernels more, each of patched with a test-only patch.
     only: of all those, the ones wanted.
@@ -287,14 +287,17 @@ def kept(base: Base, commit: str, what: Flavour) -> pathlib.Path:
 
 
 def executable(base: Base, commit: str, what: Flavour, name: str) -> pathlib.Path:
-    """The kernel of a commit in build/NAME/; hold the source's lock, for it is built unless kept() is there."""
+    """The kernel of a commit in the cache, where no other command changes it; build/NAME/ has it for people to find.
+
+    Hold the source's lock, for it is built unless kept() is there.
+    """
     made = kept(base, commit, what)
     if not made.is_file():
         build(base, commit, what, name, made)
     path = BUILD / name / what.image
     path.parent.mkdir(parents=True, exist_ok=True)
     link(made, path)
-    return path
+    return made
 
 
 def link(made: pathlib.Path, path: pathlib.Path) -> None:
@@ -334,9 +337,14 @@ def notes(image: pathlib.Path) -> pathlib.Path:
 def compile(
     base: Base, commit: str, out: pathlib.Path, what: Flavour, targets: Sequence[str], log: pathlib.Path, *words: str
 ) -> subprocess.CompletedProcess[str]:
-    """Make some targets of the checked-out commit in a build directory; what make said is kept in `log`, too."""
+    """Make some targets of the checked-out commit in a build directory; what make said is kept in `log`, too.
+
+    Objects are made anew, for nothing is said of one that is up to date.
+    """
     with building(out):
         configure(base, commit, out, what)
+        for target in targets:
+            (out / target).unlink(missing_ok=True)
         jobs = f"-j{len(os.sched_getaffinity(0))}"
         line = (*make_line(what.kind), "-C", base.repo, f"O={out}", "-k", jobs)
         return run(*line, *words, *targets, env=make_env(), check=False, log=log)

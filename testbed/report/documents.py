@@ -16,7 +16,7 @@ from ..packages import dkms
 from ..series.base import PACKAGED, PACKAGES
 from ..series.topics import Topic, applied, everything, series, subject_of
 from ..suites import mutants as suite
-from ..util import ROOT, Fail, lane, project, say
+from ..util import ROOT, Fail, lane, project, say, write
 from . import pictures, tables
 from .tables import markdown, table
 
@@ -182,4 +182,4 @@ def splice() -> None:
         text = path.read_text()
         for mark, part in made.items():
             text = between(text, mark, part())
-        path.write_text(text)
+        write(path, text)

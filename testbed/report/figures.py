@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .. import schema
+from .. import schema, util
 from ..series.topics import COVER, Topic, applied, listed
 from ..util import ROOT, Fail
 
@@ -305,5 +305,5 @@ def write(topics: Iterable[Topic] | None = None) -> int:
             pad = " " * (one.end - start - len(new)) if text[start - 2 : start].isspace() else ""
             text = text[:start] + pad + new + text[one.end :]
         changed += len(wrong)
-        path.write_text(text)
+        util.write(path, text)
     return changed

@@ -134,6 +134,15 @@ def checkout(base: Base, commit: str) -> None:
     git(base.repo, "clean", "-fdq")
 
 
+def date(base: Base, names: Iterable[str]) -> None:
+    """Have files of the commit that is checked out be newer than what was made of them."""
+    for name in names:
+        if (base.repo / name).is_file():
+            (base.repo / name).touch()
+    # Or the next checkout would write them again.
+    git(base.repo, "update-index", "-q", "--refresh")
+
+
 def second(base: Base) -> Base:
     """The base with a second working tree, which is made once, so that two commits can be checked out at a time."""
     place = cache() / "second" / base.repo.name

@@ -296,7 +296,10 @@ def from_tree(ksrc: pathlib.Path) -> Base:
     wanted, path = package(), pathlib.Path(os.path.expanduser(ksrc)).resolve()
     if not path.is_dir():
         raise Fail(f"KSRC={ksrc}: no such directory; give the top of a git tree of {wanted.title}")
-    if git(path, "rev-parse", "--show-prefix", check=False).stdout != "\n":
+    asked = git(path, "rev-parse", "--show-prefix", check=False)
+    if asked.returncode and "not a git repository" not in asked.stdout:
+        raise Fail(f"KSRC={ksrc}: git says:\n{asked.stdout.rstrip()}")
+    if asked.stdout != "\n":
         raise Fail(
             f"KSRC={ksrc}: not the top of a git tree; the series is applied to a commit. `git init && git add -A && "
             "git commit` there makes one of an unpacked tarball"

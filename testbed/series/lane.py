@@ -6,6 +6,7 @@ import pathlib
 import re
 import tempfile
 
+from .. import util
 from ..util import TREE, Fail, cache, lane, remove
 from . import topics as store
 from .base import git
@@ -129,7 +130,6 @@ def differ(files: dict[pathlib.Path, str]) -> list[pathlib.Path]:
 def write(files: dict[pathlib.Path, str]) -> None:
     for path in differ(files):
         if path in files:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files[path])
+            util.write(path, files[path])
         else:
             remove(path)

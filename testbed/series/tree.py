@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
-from ..util import ROOT, TREE, Fail, digest, lane, lock, project, remove, say
+from ..util import ROOT, TREE, Fail, digest, lane, lock, project, remove, say, write
 from . import lane as lanes
 from . import topics as store
 from .base import GIT_ENV, Base, git, package
@@ -385,7 +385,7 @@ def write_order(names: Iterable[str], others: Iterable[str]) -> None:
         apart = [name for name in store.listed(path) if name in others]
         # The kernel's come first.
         lines = [*apart, *names] if project() else [*names, *apart]
-        path.write_text("".join(f"{line}\n" for line in [*comments, *lines]))
+        write(path, "".join(f"{line}\n" for line in [*comments, *lines]))
 
 
 def in_order(names: Iterable[str], others: Iterable[str]) -> bool:
@@ -413,9 +413,9 @@ def export() -> None:
             return say(f"{TREE.name}/ is as it was made: nothing to export")
         if queue_digest() != was["digest"]:
             raise Fail(
-                f"the patches have changed since {TREE.name}/ was made (a pull, a checkout): exporting would undo "
-                "that. `make tree FORCE=1` makes the tree anew and keeps its commits on a branch saved-N; cherry-pick "
-                "them from there"
+                f"the patches have changed since {TREE.name}/ was made (a pull, a checkout, an export that was "
+                "interrupted): exporting would undo that. `make tree FORCE=1` makes the tree anew and keeps its "
+                "commits on a branch saved-N; cherry-pick them from there"
             )
         if lane():
             lanes.write(lane_files())

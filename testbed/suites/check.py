@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Is every topic a series a maintainer could take? Each patch and topic is a check of its own."""
 
-import concurrent.futures
 import functools
 import os
 import pathlib
@@ -18,7 +17,7 @@ from ..series import topics as store
 from ..series.applied import Step
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run, tail
+from ..util import BUILD, ROOT, Fail, Tally, lane, lock, run, tail, threads
 from .verdicts import Key, keep, kept, once, value
 
 # A verdict is of this code, too.
@@ -124,10 +123,11 @@ def warned(said: str) -> None:
         raise Fail("compiler warnings:\n" + "\n".join(found))
 
 
-def compile_step(base: Base, commit: str, made: Sequence[str]) -> None:
-    """Compile some objects, or all that a change dates, as they stand at a commit, with every KUnit test on."""
+def compile_step(base: Base, commit: str, made: Sequence[str], dated: Iterable[str] = ()) -> None:
+    """Compile some objects, as they stand at a commit, every KUnit test on; of EVERYTHING what includes `dated`."""
     what = kernel.flavour()
     applied.checkout(base, commit)
+    applied.date(base, dated)
     log = BUILD / "check" / f"{commit[:12]}.log"
     done = kernel.compile(base, commit, kernel.workplace(base, what), what, made, log)
     if done.returncode:
@@ -158,7 +158,7 @@ def checkpatch(base: Base, patches: Sequence[pathlib.Path]) -> list[str]:
 def complained(base: Base, patches: Sequence[pathlib.Path]) -> dict[pathlib.Path, list[str]]:
     """{patch: what checkpatch.pl complains of}, without those that it finds nothing in."""
     found: dict[pathlib.Path, list[str]] = {}
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with threads() as pool:
         some = [patches[at : at + AT_ONCE] for at in range(0, len(patches), AT_ONCE)]
         for asked, said in zip(some, pool.map(functools.partial(checkpatch, base), some)):
             alone = {path: lines for path in asked if said and (lines := checkpatch(base, [path]))}
@@ -241,7 +241,7 @@ def read_by(base: Base, commit: str, names: Iterable[str]) -> set[str]:
     here = [name for name in code(names) if (base.repo / name).is_file() and name.endswith((".c", ".h"))]
     if not here:
         return set()
-    said = run("python3", "scripts/kernel-doc", "-none", "-Wall", *here, cwd=base.repo, check=False).stdout
+    said = run("python3", "scripts/kernel-doc", "-none", "-Wall", *here, cwd=base.repo).stdout
     if made := objects(here):
         what = kernel.flavour()
         log = BUILD / "check" / f"{commit[:12]}-sparse.log"
@@ -337,7 +337,7 @@ def check_fixes(base: Base, topics: Iterable[Topic], tally: Tally) -> None:
 def shellcheck(path: pathlib.Path) -> None:
     done = run(*SHELLCHECK, path, cwd=path.parent, check=False)
     if done.returncode:
-        raise Fail(done.stdout)
+        raise Fail(done.stdout or f"shellcheck ended with status {done.returncode}, and said nothing")
 
 
 def shell_scripts(base: Base, names: Iterable[str], tally: Tally) -> None:
@@ -476,7 +476,7 @@ def compile_all(
         for step in steps:
             compiles(base, step, names[step.commit], tally)
             if changed.get(step.commit):
-                users(base, step.commit, step.name, tally)
+                users(base, step, changed[step.commit], tally)
 
     new = [
         at
@@ -484,7 +484,7 @@ def compile_all(
         if objects(names[step.commit]) and not kept(compiled_from(base, step, names[step.commit]))
     ]
     half = new[len(new) // 2] if len(new) > FEW else 0
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         beside = pool.submit(some, applied.second(base) if half else base, steps[:half])
         some(base, steps[half:])
         beside.result()
@@ -510,11 +510,11 @@ def compiles(base: Base, step: Step, names: Sequence[str], tally: Tally) -> None
         tally.run(what, once, build, "programs", *sources, *dirs, base.key, kernel.compiler(), CODE)
 
 
-def users(base: Base, commit: str, of: str, tally: Tally) -> None:
+def users(base: Base, step: Step, changed: Sequence[str], tally: Tally) -> None:
     """All objects whose headers have changed."""
-    key: tuple[Key, ...] = ("users", applied.code(base, commit), base.key, kernel.compiler(), CODE, *asked("sim"))
-    what = f"{of}: all that includes its headers compiles"
-    tally.run(what, once, functools.partial(compile_step, base, commit, [EVERYTHING]), *key)
+    key: tuple[Key, ...] = ("users", applied.code(base, step.commit), base.key, kernel.compiler(), CODE, *asked("sim"))
+    build = functools.partial(compile_step, base, step.commit, [EVERYTHING], changed)
+    tally.run(f"{step.name}: all that includes its headers compiles", once, build, *key)
 
 
 def applies(base: Base, tally: Tally, chosen: Collection[Topic] | None = None) -> None:

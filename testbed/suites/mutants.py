@@ -23,7 +23,7 @@ from ..series import applied
 from ..series import topics as store
 from ..series.base import Base, git
 from ..series.topics import Topic
-from ..util import BUILD, Fail, Tally, lock, say
+from ..util import BUILD, Fail, Tally, lock, say, threads
 from . import kunit as suites
 from . import litmus, selftests, verdicts
 
@@ -184,27 +184,23 @@ def by_selftests(
         where = outcome.with_name(f"{name}-{label}")
         text = where.with_suffix(".sh")
         text.write_text(selftests.script(topics, what.kind.name, place, names))
-        with contextlib.ExitStack() as ended:
-            ended.callback(image.unlink)
-            try:
-                boot.boot(image, text, where, BOOT * len(names), what.kind.name, root=root)
-                found = []
-            except Fail:
-                found = ["a hang or a crash"]
+        try:
+            boot.boot(image, text, where, BOOT * len(names), what.kind.name, root=root)
+            found = []
+        except Fail:
+            found = ["a hang or a crash"]
         said = where / "ktap"
         cases = selftests.ktap(said.read_text(errors="replace")) if said.is_file() else {}
         if not cases and not found:
             raise Fail(f"no test was run; see {where}")
         return [case for case, verdict in cases.items() if verdict != "ok"] + found
 
-    def build(commit: str, label: str) -> pathlib.Path:
-        """A kernel under a name of its own: the next one is built while it runs."""
-        made = kernel.executable(base, commit, what, f"mutants/{name}-kernel")
-        return made.rename(made.with_name(f"linux-{label}"))
+    def build(commit: str) -> pathlib.Path:
+        return kernel.executable(base, commit, what, f"mutants/{name}-kernel")
 
-    with lock("source"), concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with lock("source"), threads() as pool:
         patched = applied.commits(base)["patched"]
-        sound = pool.submit(run, build(patched, "none"), "none", every)
+        sound = pool.submit(run, build(patched), "none", every)
         running: dict[pathlib.Path, concurrent.futures.Future[list[str]]] = {}
 
         def settle(fault: pathlib.Path) -> None:
@@ -212,7 +208,7 @@ def by_selftests(
 
         for fault in wanted:
             try:
-                image = build(applied.variant(base, patched, fault.stem, fault.read_text()), fault.stem)
+                image = build(applied.variant(base, patched, fault.stem, fault.read_text()))
             except Fail as fail:
                 tally.that(f"{name}/{fault.stem}", fail)
                 continue

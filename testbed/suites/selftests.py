@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import math
-import os
 import pathlib
 import re
 import shlex
@@ -18,7 +17,7 @@ from ..machines.kinds import KINDS, TESTED, Kind
 from ..series import topics as store
 from ..series.base import PACKAGES, Base
 from ..series.topics import Topic, listed
-from ..util import BUILD, Fail, Tally, bar, digest, lane, say
+from ..util import BUILD, Fail, Tally, bar, digest, lane, say, threads
 from .verdicts import Key, code, keep, kept
 
 LEAKS = pathlib.Path(boot.__file__).with_name("guest") / "leaks.sh"
@@ -283,8 +282,7 @@ def judge(
     )
     todo = runs(kind, topics, place, kernels, wanted, noise, mode)
     # A guest of QEMU's keeps two CPUs busy, unless it has one.
-    at_once = 1 if kind.qemu and kind.clock == "real" else len(os.sched_getaffinity(0))
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    with threads(1 if kind.qemu and kind.clock == "real" else 0) as pool:
         took = tally.durations()
         # The longest first, so that no CPU is without work at the end; what is not known may be long, and the more so
         # what the runner's own list leaves out, which stands last.
@@ -299,7 +297,7 @@ def judge(
         found[run.on] |= cases
         scripts_said = {case.partition(": ")[0] for case in cases}
         silent = [test.rpartition("/")[2] for test in run.tests if test.rpartition("/")[2] not in scripts_said]
-        if silent if only or kind.repeats else not cases:
+        if silent:
             tally.that(f"{run.label}", f"{', '.join(silent) or 'no test'} was not run; see {run.results}")
         elif healthy == "made" and run.key and not wrong(run.on, cases, expected):
             keep(run.key, (run.results / "ktap").read_text(errors="replace"))

@@ -5,10 +5,8 @@ Those of tools/ are run by tools.sh, against the kernel's server and NFS-Ganesha
 change are run by guest.sh of each topic.
 """
 
-import concurrent.futures
 import dataclasses
 import json
-import os
 import pathlib
 import shlex
 
@@ -16,7 +14,7 @@ from ..machines import boot, guest, kernel
 from ..machines.kinds import KINDS
 from ..series import topics as store
 from ..series.base import Base
-from ..util import BUILD, TOOLS, Tally, say
+from ..util import BUILD, TOOLS, Tally, say, threads
 from . import userland
 from .verdicts import Key, code, keep, kept
 
@@ -91,7 +89,7 @@ def tools(base: Base, tally: Tally, only: str = "") -> None:
     root = guest.root(PACKAGES)
     say(f"running the programs of {', '.join(wanted)} on {', '.join(kernels)}")
     runs = [Run(of, on, kernels[on], path, programs.get(of)) for of, path in wanted.items() for on in kernels]
-    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with threads() as pool:
         # Who names one wants to see it run.
         ended = {run: pool.submit(said, run, root, again=bool(only)) for run in runs}
     for run, future in ended.items():
