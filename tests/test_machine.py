@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import types
 
 import pytest
 from conftest import Fail
