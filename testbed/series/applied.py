@@ -136,11 +136,12 @@ def checkout(base: Base, commit: str) -> None:
 
 def date(base: Base, names: Iterable[str]) -> None:
     """Have files of the commit that is checked out be newer than what was made of them."""
-    for name in names:
-        if (base.repo / name).is_file():
-            (base.repo / name).touch()
-    # Or the next checkout would write them again.
-    git(base.repo, "update-index", "-q", "--refresh")
+    there = [path for name in names if (path := base.repo / name).is_file()]
+    for path in there:
+        path.touch()
+    if there:
+        # Or the next checkout would write them again.
+        git(base.repo, "update-index", "-q", "--refresh")
 
 
 def second(base: Base) -> Base:
