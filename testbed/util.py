@@ -140,8 +140,10 @@ def tail(text: str, lines: int = 25) -> str:
 
 
 # Descriptors of the locks this process holds. Every child gets them: a make that outlives a killed testbed holds on to
-# the lock, so that the next one does not build in the same directory beside it.
+# the lock, so that the next one does not build in the same directory beside it. They are LOW at least: below mmdebstrap
+# a shell is told to write to the next free one, and it knows those of one digit alone.
 HELD: list[int] = []
+LOW = 100
 
 
 @contextlib.contextmanager
@@ -165,11 +167,13 @@ def lock(name: str, what: str = "") -> Iterator[None]:
         if not mine:
             say(f"waiting for another process that works on {what or name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
-        HELD.append(handle.fileno())
+        held = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, LOW)
+        HELD.append(held)
         try:
             yield
         finally:
-            HELD.remove(handle.fileno())
+            HELD.remove(held)
+            os.close(held)
             # A command that another thread runs meanwhile has got this file, too, and may be waiting for the lock.
             fcntl.flock(handle, fcntl.LOCK_UN)
 

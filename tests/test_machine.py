@@ -392,6 +392,14 @@ def test_a_command_that_another_thread_began_does_not_keep_the_lock():
     assert other.communicate("\n")[0] == "True\n"
 
 
+def test_locks_leave_a_command_the_low_descriptors():
+    with contextlib.ExitStack() as stack:
+        for number in range(9):
+            stack.enter_context(util.lock(f"thing{number}"))
+        found = [int(one) for one in util.run("ls", "/proc/self/fd").stdout.split()]
+    assert len(found) == 9 + 4 and sorted(found)[4] >= util.LOW and not util.HELD
+
+
 def test_a_build_that_outlives_its_testbed_keeps_the_lock(tmp_path):
     code = "from testbed import util\nwith util.lock('thing'): util.run('sleep', '5')"
     first = subprocess.Popen([sys.executable, "-c", code], cwd=util.ROOT)
