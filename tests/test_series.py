@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 import re
 import shutil
+import subprocess
 
 import pytest
 from conftest import Fail, commit, patches_of, topic
@@ -357,10 +358,17 @@ def test_a_topic_begun_behind_an_experiment_has_to_be_moved_first(filled, place)
 
 def test_what_a_topic_holds_besides_patches_is_not_lost_with_it(filled, place):
     (place / "topics/two/results").mkdir()
+    (place / "topics/two/results/one.json").write_text("{}")
+    base.git(place, "init", "-q")
+    base.git(place, "add", "topics")
     base.git(tree.TREE, "reset", "-q", "--hard", "HEAD^^")
-    with pytest.raises(Fail, match="still holds results: `git rm -r topics/two`"):
+    with pytest.raises(Fail, match="still holds results") as refused:
         tree.export()
     assert (place / "topics/two/patches/series").is_file()
+    command = re.search(r"`(cd [^`]*)`", str(refused.value)).group(1)
+    subprocess.run(command.replace("git rm", "git rm -q -f"), shell=True, cwd=place, check=True)
+    tree.export()
+    assert not (place / "topics/two").exists()
 
 
 def test_export_keeps_the_order_of_the_tree(filled, place):

@@ -358,11 +358,13 @@ def agreed(covers: dict[str, tuple[str, str]]) -> None:
                 f"`Depends on: {', '.join(said) or 'the base alone'}`: make them agree"
             )
     for name in have.keys() - covers.keys():
-        more = [path.name for path in have[name].home.iterdir() if path.name not in ("patches", "topic.toml")]
+        home = have[name].home
+        more = sorted(path.name for path in home.iterdir() if path.name not in ("patches", "topic.toml"))
         if more:
             raise Fail(
-                f"{TREE.name}/ has no topic {name} any more, and topics/{name} still holds {', '.join(sorted(more))}: "
-                f"`git rm -r topics/{name}` if it is to go, then `make export`"
+                f"{TREE.name}/ has no topic {name} any more, and topics/{name} still holds {', '.join(more)}: "
+                f"`cd topics/{name} && git rm -r {' '.join(more)}` if it is to go, then `make export`, which removes "
+                "the rest"
             )
 
 
